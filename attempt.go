@@ -1,0 +1,155 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"reflect"
+	"sync"
+)
+
+// attempt is one try of a decorated function, as its context carries it: what
+// the function sends through Transport is sent under its key, once.
+type attempt struct {
+	op    *operation
+	key   Key
+	outer *attempt // of the call that this one runs in
+
+	mu        sync.Mutex // guards exchanges
+	exchanges []verdict
+}
+
+type attemptKey struct{}
+
+func attemptFrom(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	return a
+}
+
+// within tells whether ctx comes from an attempt of the same intent: a call
+// would wait for itself.
+func within(ctx context.Context, op *operation) bool {
+	for a := attemptFrom(ctx); a != nil; a = a.outer {
+		if a.op.client == op.client && a.op.named && a.op.id == op.id {
+			return true
+		}
+	}
+	return false
+}
+
+// exchanged notes an exchange of the attempt.
+func (a *attempt) exchanged(v verdict) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.exchanges = append(a.exchanges, v)
+}
+
+// judge says what the function's error proves. caller is the context of the
+// call, ctx that of the attempt.
+func (a *attempt) judge(caller, ctx context.Context, err error) verdict {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := a.classify(caller, ctx, err)
+	v.err = err
+	for _, x := range a.exchanges {
+		v.sends += x.sends
+	}
+	if err == nil && len(a.exchanges) == 1 {
+		v.status, v.replayed = a.exchanges[0].status, a.exchanges[0].replayed
+	}
+	return v
+}
+
+func (a *attempt) classify(caller, ctx context.Context, err error) verdict {
+	if err == nil {
+		return verdict{outcome: OutcomeExecuted}
+	}
+	var panicked *PanicError
+	if errors.As(err, &panicked) || errors.Is(err, ErrGoexit) {
+		return verdict{outcome: OutcomeUnknown}
+	}
+	if o, ok := MarkedOutcome(err); ok {
+		return byOutcome(o)
+	}
+	if classify := a.op.client.cfg.Classify; classify != nil {
+		if o, ok := classify(err); ok {
+			return byOutcome(o)
+		}
+	}
+	// The error of the attempt's only exchange proves what the exchange does.
+	// With more than one it may be that of a second service, called after the
+	// effect.
+	status, hasStatus := statusOf(err)
+	if len(a.exchanges) == 1 {
+		x := a.exchanges[0]
+		if x.err != nil && errors.Is(err, x.err) || hasStatus && status == x.status {
+			x.sends, x.value = 0, nil
+			return x
+		}
+	}
+	switch {
+	case hasStatus:
+		return verdict{outcome: OutcomeUnknown, status: status}
+	case caller.Err() != nil:
+		return verdict{outcome: OutcomeUnknown}
+	}
+	var network net.Error
+	if ctx.Err() != nil || errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return verdict{outcome: OutcomeUnknown, retry: true}
+	}
+	return verdict{outcome: OutcomeUnknown}
+}
+
+// byOutcome is the verdict of an error that says what it proves.
+func byOutcome(o Outcome) verdict {
+	return verdict{outcome: o, retry: o == OutcomeNotExecuted || o == OutcomeUnknown || o == OutcomeInFlight}
+}
+
+// statusOf finds an HTTP status in an error, where SDKs keep it: a method or a
+// field StatusCode or HTTPStatusCode.
+func statusOf(err error) (int, bool) {
+	var withStatus interface{ StatusCode() int }
+	if errors.As(err, &withStatus) {
+		return withStatus.StatusCode(), true
+	}
+	var withHTTPStatus interface{ HTTPStatusCode() int }
+	if errors.As(err, &withHTTPStatus) {
+		return withHTTPStatus.HTTPStatusCode(), true
+	}
+	for _, e := range chain(err) {
+		v := reflect.Indirect(reflect.ValueOf(e))
+		if v.Kind() != reflect.Struct {
+			continue
+		}
+		for _, name := range []string{"HTTPStatusCode", "StatusCode"} {
+			field, ok := v.Type().FieldByName(name)
+			if !ok {
+				continue
+			}
+			// An embedded nil pointer has no fields to read.
+			f, err := v.FieldByIndexErr(field.Index)
+			if err == nil && f.CanInt() && f.Int() > 0 {
+				return int(f.Int()), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// chain lists err and all that it wraps.
+func chain(err error) []error {
+	if err == nil {
+		return nil
+	}
+	all := []error{err}
+	switch w := err.(type) {
+	case interface{ Unwrap() error }:
+		all = append(all, chain(w.Unwrap())...)
+	case interface{ Unwrap() []error }:
+		for _, e := range w.Unwrap() {
+			all = append(all, chain(e)...)
+		}
+	}
+	return all
+}

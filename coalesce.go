@@ -1,0 +1,272 @@
+package idem
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// errAbandoned ends a flight that nobody waits for any more.
+var errAbandoned = fmt.Errorf("idem: every caller has left: %w", context.Canceled)
+
+// A flight is one running call for an intent, and the callers who share in it.
+// It has a goroutine and a context of its own, so that a caller who leaves,
+// leaves alone.
+type flight struct {
+	op     *operation
+	ctx    context.Context // the starter's values, nobody's end
+	cancel context.CancelCauseFunc
+
+	delivered chan struct{} // closed when end is set
+	ended     chan struct{} // closed when the record is settled too
+	end       ending
+
+	// Guarded by flights.mu.
+	callers  int
+	endless  bool      // one of the callers had no deadline
+	deadline time.Time // the latest of the others'
+	leaving  *time.Timer
+	dying    bool // cancelled: nobody may join any more
+}
+
+// flights are the running calls of a client, at most one per record ID: an
+// entry leaves the map only when its call has ended and its record is settled,
+// so that a second call for an intent never runs beside the first.
+type flights struct {
+	grace time.Duration
+
+	mu      sync.Mutex // guards all below, and the fields named in flight
+	running map[[32]byte]*flight
+	idle    chan struct{} // not nil: shutting down; closed when nothing runs
+
+	quit     chan struct{} // closed when running flights must end now
+	quitOnce sync.Once
+}
+
+// call is what a flight carries out. It returns what the callers are told and,
+// if the record could not be settled yet, what is left to do after that.
+type call func(ctx context.Context, until func() (time.Time, bool)) (ending, func())
+
+// do carries op out in a flight of its own, or joins the one that runs.
+func (fs *flights) do(ctx context.Context, op *operation, run call) (end ending, joined bool) {
+	f, joined, refused := fs.board(ctx, op, run)
+	if refused != nil {
+		o := OutcomeRejected
+		if ctx.Err() != nil || refused == ErrShutdown {
+			o = OutcomeNotExecuted
+		}
+		return op.failed(o, refused), false
+	}
+	select {
+	case <-f.delivered:
+		return f.end, joined
+	case <-ctx.Done():
+	}
+	if fs.leave(f) {
+		return f.end, joined
+	}
+	return op.failed(OutcomeUnknown, stopCause(ctx)), joined
+}
+
+// board makes the caller one of those who wait for a flight: the running one
+// if there is one, else a new one.
+func (fs *flights) board(ctx context.Context, op *operation, run call) (f *flight, joined bool, err error) {
+	for {
+		fs.mu.Lock()
+		if fs.idle != nil {
+			fs.mu.Unlock()
+			return nil, false, ErrShutdown
+		}
+		f, joined = fs.running[op.id]
+		if !joined {
+			f = fs.start(ctx, op, run)
+		} else if err = f.admits(op); err != nil {
+			fs.mu.Unlock()
+			return nil, false, err
+		}
+		if !f.dying {
+			f.enter(ctx)
+			fs.mu.Unlock()
+			return f, joined, nil
+		}
+		fs.mu.Unlock()
+		// Its record is not settled yet. Afterwards a new flight continues
+		// under the same key.
+		select {
+		case <-f.ended:
+		case <-ctx.Done():
+			return nil, false, stopCause(ctx)
+		}
+	}
+}
+
+// admits tells why op can't share in the flight.
+func (f *flight) admits(op *operation) error {
+	switch {
+	case f.op.fingerprint != op.fingerprint:
+		return fmt.Errorf("%w; it is running now", ErrPayloadMismatch)
+	case f.op.resultType != op.resultType:
+		return fmt.Errorf("%w: the running call for this intent returns %v, this one %v", ErrResultType, f.op.resultType, op.resultType)
+	case f.op.credentials != op.credentials:
+		return ErrScope
+	}
+	return nil
+}
+
+// enter counts a caller in. flights.mu is held.
+func (f *flight) enter(ctx context.Context) {
+	f.callers++
+	if f.leaving != nil {
+		f.leaving.Stop()
+	}
+	if d, ok := ctx.Deadline(); !ok {
+		f.endless = true
+	} else if d.After(f.deadline) {
+		f.deadline = d
+	}
+}
+
+// start puts a new flight in the map. flights.mu is held.
+func (fs *flights) start(ctx context.Context, op *operation, run call) *flight {
+	f := &flight{op: op, delivered: make(chan struct{}), ended: make(chan struct{})}
+	f.ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	fs.running[op.id] = f
+	go fs.fly(f, run)
+	return f
+}
+
+// fly is the flight's goroutine. Functions of the application run behind
+// protect, so a panic or Goexit here comes from a store; it must neither leave
+// callers waiting nor kill the process.
+func (fs *flights) fly(f *flight, run call) {
+	end := f.op.failed(OutcomeUnknown, ErrGoexit)
+	var later func()
+	defer func() {
+		if v := recover(); v != nil {
+			end = f.op.failed(OutcomeUnknown, &PanicError{Value: v, Stack: debug.Stack()})
+		}
+		fs.deliver(f, end)
+		if later != nil {
+			later()
+		}
+		f.cancel(nil)
+		fs.remove(f)
+	}()
+	end, later = run(f.ctx, func() (time.Time, bool) {
+		fs.mu.Lock()
+		defer fs.mu.Unlock()
+		return f.deadline, !f.endless
+	})
+}
+
+// deliver gives every caller the end of the flight.
+func (fs *flights) deliver(f *flight, end ending) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f.end = end
+	close(f.delivered)
+	if f.leaving != nil {
+		f.leaving.Stop()
+	}
+	if f.callers == 0 {
+		end.discard()
+	}
+}
+
+// leave takes a caller out, unless the end has been delivered in the meantime:
+// then the caller has a result and leave reports true. The last one out leaves
+// the flight a grace period, and then cancels it.
+func (fs *flights) leave(f *flight) (delivered bool) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	select {
+	case <-f.delivered:
+		return true
+	default:
+	}
+	f.callers--
+	if f.callers == 0 {
+		f.leaving = time.AfterFunc(fs.grace, func() {
+			fs.mu.Lock()
+			defer fs.mu.Unlock()
+			if f.callers == 0 {
+				f.dying = true
+				f.cancel(errAbandoned)
+			}
+		})
+	}
+	return false
+}
+
+// remove takes an ended flight out of the map.
+func (fs *flights) remove(f *flight) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	delete(fs.running, f.op.id)
+	close(f.ended)
+	if fs.idle != nil && len(fs.running) == 0 {
+		close(fs.idle)
+	}
+}
+
+// close refuses new callers, and returns a channel that is closed when no
+// flight runs any more.
+func (fs *flights) close() <-chan struct{} {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.idle == nil {
+		fs.idle = make(chan struct{})
+		if len(fs.running) == 0 {
+			close(fs.idle)
+		}
+	}
+	return fs.idle
+}
+
+// pause waits; it reports false when running flights must end now.
+func (fs *flights) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-fs.quit:
+		return false
+	}
+}
+
+// cancelAll ends every running flight.
+func (fs *flights) cancelAll() {
+	fs.quitOnce.Do(func() { close(fs.quit) })
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, f := range fs.running {
+		f.dying = true
+		f.cancel(ErrShutdown)
+	}
+}
+
+// protect runs fn on a goroutine of its own and turns a panic or a Goexit in
+// it into an error.
+func protect(fn func()) error {
+	done := make(chan error, 1)
+	go func() {
+		err := ErrGoexit
+		defer func() { done <- err }()
+		err = recovered(fn)
+	}()
+	return <-done
+}
+
+// recovered runs fn and turns a panic in it into an error.
+func recovered(fn func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	fn()
+	return nil
+}

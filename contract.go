@@ -1,0 +1,141 @@
+package idem
+
+import (
+	"fmt"
+	"time"
+)
+
+// Contract says how one server takes keys and what its answers mean. It is a
+// plain value: copy it and change what differs. The zero Contract is IETF.
+type Contract struct {
+	// Name is for people.
+	Name string
+	// Header carries the key; empty means Idempotency-Key.
+	Header string
+	// Quoted sends the key as a string of RFC 9651, "abc" with its quotes, as
+	// the IETF draft writes it. Without it the key is sent bare, which is
+	// what most servers expect, unless it has characters that need quotes.
+	Quoted bool
+	// MaxKeyLen is the longest key that the server takes; 0 means MaxKeyLen
+	// (255).
+	MaxKeyLen int
+	// Retention is how long the server remembers a key at least, counted from
+	// the first send; 0 means 24 h. No attempt is sent later than that: the
+	// server would take it for a new operation.
+	Retention time.Duration
+	// ReplayHeader is the response header that marks a replay with "true".
+	// Idempotent-Replayed and Idempotency-Replayed are always understood.
+	ReplayHeader string
+	// RetryHeader is the response header that says "true" or "false" to
+	// another attempt. Stripe-Should-Retry and X-Should-Retry are always
+	// understood.
+	RetryHeader string
+	// RetryAfterHeader is a response header with the seconds to wait, read
+	// before Retry-After-Ms and Retry-After.
+	RetryAfterHeader string
+	// StoresErrors says that the server keeps its refusals under the key and
+	// replays them, so that a 4xx proves that no earlier attempt succeeded.
+	StoresErrors bool
+	// Unkeyed says that the server does not honour keys: none is sent, and an
+	// attempt whose outcome is unknown is never repeated.
+	Unkeyed bool
+	// Answers are looked up before the status table; the first that fits
+	// decides.
+	Answers []Answer
+	// Credentials are further request headers that say who asks, beside
+	// Authorization and Cookie. Calls with other credentials are not merged.
+	Credentials []string
+}
+
+// Answer gives one of a server's replies its meaning.
+type Answer struct {
+	// Status that the reply has; 0 means any.
+	Status int
+	// Code that the reply's JSON body has in one of its members code, type,
+	// error, error.code or error.type: the whole text, or, for a URI, its
+	// last segment. Empty means any body.
+	Code  string
+	Means Meaning
+}
+
+// Meaning is what a reply says about the intent.
+type Meaning uint8
+
+const (
+	// MeansUnknown: nothing is known about the execution, and repeating the
+	// attempt does not help.
+	MeansUnknown Meaning = iota + 1
+	// MeansExecuted: it was executed, by this or an earlier attempt.
+	MeansExecuted
+	// MeansNotRetained: it was executed, and the answer was not kept.
+	MeansNotRetained
+	// MeansNotExecuted: refused before any work; another attempt can help.
+	MeansNotExecuted
+	// MeansRejected: definitely refused.
+	MeansRejected
+	// MeansInFlight: another attempt under this key is still running.
+	MeansInFlight
+	// MeansMismatch: the key was used with another payload.
+	MeansMismatch
+)
+
+// IETF is the contract of draft-ietf-httpapi-idempotency-key-header, with the
+// problem codes of this module's server half.
+var IETF = Contract{
+	Name: "IETF draft",
+	Answers: []Answer{
+		{Status: 409, Code: "in-flight", Means: MeansInFlight},
+		{Status: 425, Code: "in-flight", Means: MeansInFlight},
+		{Status: 422, Code: "key-reused", Means: MeansMismatch},
+		{Status: 409, Code: "recovery-required", Means: MeansUnknown},
+		{Status: 409, Code: "response-not-retained", Means: MeansNotRetained},
+	},
+}
+
+// Keyless is the contract of a server that does not honour keys. Nothing makes
+// such a server safe: an attempt whose outcome is unknown is not repeated.
+var Keyless = Contract{Name: "keyless", Unkeyed: true}
+
+// withDefaults returns the contract with its zero values filled in.
+func (c Contract) withDefaults() Contract {
+	if c.Name == "" && c.Answers == nil {
+		c.Name, c.Answers = IETF.Name, IETF.Answers
+	}
+	if c.Header == "" {
+		c.Header = "Idempotency-Key"
+	}
+	if c.MaxKeyLen == 0 {
+		c.MaxKeyLen = MaxKeyLen
+	}
+	if c.Retention == 0 {
+		c.Retention = 24 * time.Hour
+	}
+	return c
+}
+
+// validate reports the first field that breaks a rule.
+func (c Contract) validate() error {
+	switch {
+	case c.MaxKeyLen < 0 || c.MaxKeyLen > MaxKeyLen:
+		return badConfig("Contract.MaxKeyLen", fmt.Sprintf("is %d; use 0 for %d, or 1 to %d", c.MaxKeyLen, MaxKeyLen, MaxKeyLen))
+	case c.Retention < 0:
+		return badConfig("Contract.Retention", fmt.Sprintf("is %v; use 0 for 24h, or a positive duration", c.Retention))
+	}
+	for i, a := range c.Answers {
+		if a.Means < MeansUnknown || a.Means > MeansMismatch {
+			return badConfig(fmt.Sprintf("Contract.Answers[%d].Means", i), fmt.Sprintf("is %d; use one of the Means constants", a.Means))
+		}
+		if a.Status != 0 && (a.Status < 100 || a.Status > 999) {
+			return badConfig(fmt.Sprintf("Contract.Answers[%d].Status", i), fmt.Sprintf("is %d; use 0 for any, or a status code", a.Status))
+		}
+	}
+	return nil
+}
+
+// spell is how the key is written on the wire.
+func (c Contract) spell(k Key) string {
+	if c.Quoted || !k.bare() {
+		return k.quoted()
+	}
+	return string(k)
+}

@@ -1,0 +1,149 @@
+package idem
+
+import (
+	"context"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/idem-go/idem/internal/stored"
+	"github.com/idem-go/idem/keystore"
+)
+
+// operation is one intent, resolved and ready to be carried out: a decorated
+// function or an HTTP request, as far as claims, flights and attempts care.
+type operation struct {
+	client *Client
+	intent Intent
+	scope  string
+	// named: by ID or key. An operation without a name has no record and no
+	// flight; its random key lives as long as the call.
+	named       bool
+	id          [32]byte
+	fingerprint [32]byte
+
+	resultType  reflect.Type // what the flight's callers must agree on
+	credentials [32]byte
+
+	policy Policy
+	origin string // whose retry budget
+	// sendsKey: the requests carry the key, and the server honours it.
+	sendsKey bool
+	// repeatable: an attempt with an unknown outcome may be repeated, since
+	// the server honours the key, or since the method is idempotent.
+	repeatable bool
+	// margin before the callers' deadline at which the call ends by itself.
+	margin time.Duration
+	// held is what an earlier hop of a redirect has claimed.
+	held *holding
+	// requests binds the requests that a decorated function sends.
+	requests binding
+
+	try    func(ctx context.Context, key Key, timeout time.Duration) verdict
+	encode func(value any) stored.Answer
+	decode func(stored.Answer) (any, error)
+}
+
+// name sets the record's identity.
+func (op *operation) name() {
+	switch {
+	case op.intent.ID != "":
+		op.named, op.id = true, keystore.RecordID(keystore.Client, op.scope, "id", op.intent.ID)
+	case op.intent.Key != "":
+		op.named, op.id = true, keystore.RecordID(keystore.Client, op.scope, "key", string(op.intent.Key))
+	}
+}
+
+// newKey returns the operation's key in one generation: the one that the
+// caller gave, the one that follows from scope and ID, or a random one.
+func (op *operation) newKey(generation uint32) Key {
+	switch {
+	case op.intent.Key != "":
+		return op.intent.Key
+	case !op.sendsKey:
+		return ""
+	case op.intent.ID == "" || op.client.cfg.RandomKeys:
+		return NewKey()
+	case generation == 0:
+		return DeriveKey("intent", op.scope, op.intent.ID)
+	}
+	return DeriveKey("intent", op.scope, op.intent.ID, strconv.FormatUint(uint64(generation), 10))
+}
+
+// failed is the ending of an operation of which no attempt was made.
+func (op *operation) failed(o Outcome, cause error) ending {
+	key := op.intent.Key
+	if key == "" && op.named && !op.client.cfg.RandomKeys {
+		key = op.newKey(0)
+	}
+	return op.failedAs(o, key, cause)
+}
+
+func (op *operation) failedAs(o Outcome, key Key, cause error) ending {
+	return ending{
+		report: Report{Key: key, Outcome: o},
+		err:    &Error{Outcome: o, Key: key, Scope: op.scope, ID: op.intent.ID, Cause: cause},
+	}
+}
+
+// carryOut sees an operation to its end and tells the observer.
+func (c *Client) carryOut(ctx context.Context, op *operation) ending {
+	started := time.Now()
+	end := op.failed(OutcomeUnknown, ErrGoexit)
+	// In a defer, since without a flight the function runs on this goroutine
+	// and may end it.
+	defer func() {
+		if c.cfg.Observer != nil {
+			observe(ctx, c.cfg.Observer, end.event(op, started))
+		}
+	}()
+	if ctx.Err() != nil {
+		end = op.failed(OutcomeNotExecuted, stopCause(ctx))
+		return end
+	}
+	if !op.named {
+		end = c.attempts(ctx, op, op.unstored(), ctx.Deadline)
+		return end
+	}
+	var joined bool
+	end, joined = c.flights.do(ctx, op, func(ctx context.Context, until func() (time.Time, bool)) (ending, func()) {
+		return c.live(ctx, op, until)
+	})
+	if joined {
+		end.attempts = nil
+		if end.report.Source == SourceExecuted {
+			end.report.Source = SourceJoined
+		}
+	}
+	if end.err != nil {
+		// Each caller may do with its error what it likes.
+		e := *end.err
+		end.err = &e
+	}
+	return end
+}
+
+// live is the life of a named intent: claim, attempts, settle.
+func (c *Client) live(ctx context.Context, op *operation, until func() (time.Time, bool)) (ending, func()) {
+	if c.cfg.Store == nil {
+		return c.attempts(ctx, op, op.unstored(), until), nil
+	}
+	h, answered := c.hold(ctx, op)
+	if h == nil {
+		return answered, nil
+	}
+	ctx, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	h.keep(ctx, c, func() { lost(ErrLeaseLost) })
+	end := c.attempts(ctx, op, h, until)
+	later := c.settle(ctx, op, h, &end)
+	return end, later
+}
+
+// unstored is what an operation without a record holds: its key.
+func (op *operation) unstored() *holding {
+	if op.held != nil {
+		return op.held
+	}
+	return &holding{key: op.newKey(0)}
+}

@@ -1,0 +1,206 @@
+package idem
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idem/internal/lease"
+	"github.com/idem-go/idem/internal/stored"
+	"github.com/idem-go/idem/keystore"
+)
+
+// holding is the claim under which an operation sends, and what the record
+// says about earlier attempts. Without a store it is just the key.
+type holding struct {
+	key     Key
+	unknown bool // an earlier attempt of this generation may have executed
+
+	owner      keystore.Owner
+	generation uint32
+	claimed    time.Time
+	keeper     *lease.Keeper
+}
+
+// keep renews the claim until it is settled.
+func (h *holding) keep(ctx context.Context, c *Client, lost func()) {
+	h.keeper = lease.Keep(ctx, c.cfg.Store, h.owner, c.cfg.Lease, h.claimed, lost)
+}
+
+// check tells whether an attempt may be sent under the claim: not when the
+// lease may have run out, since by then another owner can be sending.
+func (h *holding) check(ctx context.Context) error {
+	if h.keeper == nil || h.keeper.Alive() {
+		return nil
+	}
+	err := h.keeper.Renew(ctx, keystore.RenewParams{})
+	if errors.Is(err, keystore.ErrFenced) {
+		return ErrLeaseLost
+	} else if err != nil {
+		return fmt.Errorf("%w: the lease could not be renewed: %w", ErrStore, err)
+	}
+	return nil
+}
+
+// meta is what the client half notes in a record: the key that is sent, which
+// outlives every later way to derive one, and the intent in readable form.
+type meta struct {
+	Version    int    `json:"v"`
+	Generation uint32 `json:"g"`
+	Key        Key    `json:"k"`
+	Scope      string `json:"s,omitempty"`
+	ID         string `json:"i,omitempty"`
+}
+
+func (op *operation) meta(generation uint32) []byte {
+	b, err := json.Marshal(meta{1, generation, op.newKey(generation), op.scope, op.intent.ID})
+	if err != nil {
+		panic("idem: a meta of strings always encodes: " + err.Error())
+	}
+	return b
+}
+
+// keyOf returns the key that the record was or will be sent under.
+func keyOf(rec keystore.Record) (Key, error) {
+	var m meta
+	if err := json.Unmarshal(rec.Meta, &m); err != nil {
+		return "", fmt.Errorf("%w: its meta: %w", keystore.ErrCorrupt, err)
+	}
+	if m.Version != 1 {
+		return "", fmt.Errorf("%w: its meta has version %d", keystore.ErrFormat, m.Version)
+	}
+	if m.Generation != rec.Generation {
+		return "", fmt.Errorf("%w: its key is of generation %d, the record of %d", keystore.ErrCorrupt, m.Generation, rec.Generation)
+	}
+	return m.Key, m.Key.Validate()
+}
+
+// hold claims the operation's record, waiting for another owner if there is
+// one. A nil holding means that the ending answers the callers.
+func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
+	if h := op.held; h != nil {
+		h.claimed = time.Now()
+		if c.cfg.Store.Renew(ctx, h.owner, keystore.RenewParams{Lease: c.cfg.Lease}) == nil {
+			return h, ending{}
+		}
+		// Another hop of the same redirect has settled it meanwhile.
+	}
+	p := keystore.ClaimParams{
+		ID: op.id, Scope: keystore.ScopeDigest(keystore.Client, op.scope), Fingerprint: op.fingerprint,
+		Lease: c.cfg.Lease, Keep: c.cfg.Retention, Begun: true, Meta: op.meta(0),
+	}
+	_, _ = rand.Read(p.Nonce[:]) // crypto/rand never fails
+	patience, stop := context.WithTimeout(ctx, c.cfg.Policy.InFlightWait)
+	defer stop()
+	var awaited *keystore.Record
+	for {
+		claimed := time.Now()
+		cl, err := c.claim(ctx, p)
+		if err != nil {
+			return nil, op.claimFailed(ctx, err)
+		}
+		rec := cl.Record
+		key, err := keyOf(rec)
+		if err != nil {
+			if cl.Status == keystore.Acquired {
+				c.release(ctx, cl.Owner, keystore.Abandon)
+			}
+			return nil, op.failed(OutcomeUnknown, err)
+		}
+		switch cl.Status {
+		case keystore.Acquired:
+			if awaited != nil && rec.Generation > awaited.Generation {
+				// The owner that was waited for was definitely refused. The
+				// next generation is for a caller who knows of that.
+				c.release(ctx, cl.Owner, keystore.Forget)
+				return nil, op.failedAs(OutcomeRejected, key, errRefusedElsewhere)
+			}
+			return &holding{key: key, unknown: p.Takeover, owner: cl.Owner, generation: rec.Generation, claimed: claimed}, ending{}
+		case keystore.Completed:
+			return nil, op.replay(key, rec)
+		case keystore.Mismatch:
+			return nil, op.failedAs(OutcomeRejected, key, ErrPayloadMismatch)
+		case keystore.Unresolved:
+			// A call lasts no longer than Overall, so none of its attempts is
+			// sent after the server may have forgotten the key.
+			if keep := c.cfg.Contract.Retention; rec.Age >= keep-c.cfg.Policy.Overall {
+				return nil, op.failedAs(OutcomeUnknown, key, fmt.Errorf("%w: first sent %v ago, remembered for %v", ErrKeyExpired, rec.Age.Round(time.Second), keep))
+			}
+			p.Takeover = true
+		case keystore.InFlight:
+			awaited = &rec
+			// A failed read is followed by a claim, which reports it.
+			_ = c.waiters.Change(patience, rec)
+			if patience.Err() != nil {
+				end := op.failedAs(OutcomeInFlight, key, nil)
+				end.err.RetryAfter = min(rec.LeaseLeft, time.Second)
+				if ctx.Err() != nil {
+					end.err.Cause = stopCause(ctx)
+				}
+				return nil, end
+			}
+		default:
+			return nil, op.failedAs(OutcomeUnknown, key, fmt.Errorf("%w: it answered a claim with %v", ErrStore, cl.Status))
+		}
+	}
+}
+
+var errRefusedElsewhere = errors.New("idem: the owner that was waited for had a definite refusal")
+
+// storeTries is how often a store is asked while it fails. A repeated call is
+// the same call to it: a claim has its nonce, the others their owner.
+const storeTries = 3
+
+// claim claims, and repeats a claim whose answer was lost.
+func (c *Client) claim(ctx context.Context, p keystore.ClaimParams) (cl keystore.Claim, err error) {
+	delay := c.cfg.Policy.delays()
+	for n := 1; ; n++ {
+		cl, err = c.cfg.Store.Claim(ctx, p)
+		if err == nil || n == storeTries || final(err) || !sleep(ctx, delay()) {
+			return cl, err
+		}
+	}
+}
+
+// final tells that repeating a store call can't change its answer.
+func final(err error) bool {
+	for _, e := range []error{keystore.ErrFenced, keystore.ErrInvalid, keystore.ErrFull, keystore.ErrTooLarge, keystore.ErrCorrupt, keystore.ErrFormat} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// claimFailed is the ending of an operation that could not be claimed: nothing
+// was sent. But a record that can't be read may tell of an earlier execution.
+func (op *operation) claimFailed(ctx context.Context, err error) ending {
+	outcome := OutcomeNotExecuted
+	if errors.Is(err, keystore.ErrCorrupt) || errors.Is(err, keystore.ErrFormat) {
+		outcome = OutcomeUnknown
+	}
+	cause := fmt.Errorf("%w: claim: %w", ErrStore, err)
+	if ctx.Err() != nil {
+		cause = stopCause(ctx)
+	}
+	return op.failed(outcome, cause)
+}
+
+// replay answers from a settled record.
+func (op *operation) replay(key Key, rec keystore.Record) ending {
+	answer, err := stored.Decode(rec.Result)
+	if err != nil {
+		return op.failedAs(OutcomeExecuted, key, fmt.Errorf("%w: %w", ErrResultLost, err))
+	}
+	if answer.Kind == stored.Tombstone {
+		return op.failedAs(OutcomeExecuted, key, fmt.Errorf("%w: %s", ErrResultNotRetained, answer.Reason))
+	}
+	value, err := op.decode(answer)
+	if err != nil {
+		return op.failedAs(OutcomeExecuted, key, fmt.Errorf("%w: %w", ErrResultLost, err))
+	}
+	return ending{value: value, report: Report{Key: key, Outcome: OutcomeExecuted, Source: SourceReplayed}}
+}

@@ -1,0 +1,189 @@
+package idem
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/idem-go/idem/internal/canon"
+)
+
+// checkRequest finds what would fail in net/http before anything is sent, so
+// that it is told apart from a failure to send.
+func checkRequest(req *http.Request) error {
+	u := req.URL
+	switch {
+	case u == nil:
+		return fmt.Errorf("%w: the request has no URL", ErrInvalidIntent)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%w: the URL's scheme is %q; use http or https", ErrInvalidIntent, u.Scheme)
+	case u.Host == "":
+		return fmt.Errorf("%w: the URL has no host", ErrInvalidIntent)
+	case req.Method != "" && !isToken(req.Method):
+		return fmt.Errorf("%w: the method %q is no token", ErrInvalidIntent, req.Method)
+	}
+	for name, values := range req.Header {
+		if !isToken(name) {
+			return fmt.Errorf("%w: the header name %q is no token", ErrInvalidIntent, name)
+		}
+		for _, v := range values {
+			if i := strings.IndexFunc(v, func(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }); i >= 0 {
+				return fmt.Errorf("%w: the header %s has the control character %q", ErrInvalidIntent, name, v[i])
+			}
+		}
+	}
+	return nil
+}
+
+// isToken tells whether s is a token of RFC 9110 5.6.2.
+func isToken(s string) bool {
+	const others = "!#$%&'*+-.^_`|~"
+	return s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(others, r)
+	}) < 0
+}
+
+// headerKey reads a key that the caller has put into the contract's header, in
+// whatever case it is spelled, and returns it as it stands there too: what the
+// caller wrote is what is sent. A header without any value is none.
+func headerKey(h http.Header, c Contract) (key Key, spelled string, err error) {
+	var lines []string
+	for name, values := range h {
+		if strings.EqualFold(name, c.Header) {
+			lines = append(lines, values...)
+		}
+	}
+	switch {
+	case len(lines) == 0:
+		return "", "", nil
+	case len(lines) > 1:
+		return "", "", fmt.Errorf("%w: the request has %d %s header lines; send one", ErrInvalidKey, len(lines), c.Header)
+	case strings.HasPrefix(lines[0], `"`):
+		key, err = ParseKey(lines[0])
+	default:
+		key = Key(lines[0])
+		err = key.Validate()
+	}
+	if err == nil && len(key) > c.MaxKeyLen {
+		err = badKey(fmt.Sprintf("has %d characters; the server takes %d", len(key), c.MaxKeyLen), key)
+	}
+	return key, lines[0], err
+}
+
+// deleteHeader removes a header in whatever case it is spelled.
+func deleteHeader(h http.Header, name string) {
+	for n := range h {
+		if strings.EqualFold(n, name) {
+			delete(h, n)
+		}
+	}
+}
+
+// originOf is the scheme and authority of a URL.
+func originOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
+}
+
+// credentialsOf is a digest of who asks. It never leaves the process.
+func credentialsOf(h http.Header, c Contract) [32]byte {
+	d := sha256.New()
+	for _, name := range append([]string{"Authorization", "Cookie"}, c.Credentials...) {
+		for _, v := range h.Values(name) {
+			fmt.Fprintf(d, "%q %q\n", name, v)
+		}
+	}
+	return [32]byte(d.Sum(nil))
+}
+
+// fingerprintOf is the fingerprint of a request, with the intent's payload
+// hashed in if there is one.
+func fingerprintOf(req *http.Request, body []byte, payload any) ([32]byte, error) {
+	r := canon.Request{Origin: originOf(req.URL), Method: req.Method, Path: req.URL.EscapedPath(),
+		Query: req.URL.RawQuery, ContentType: req.Header.Get("Content-Type"), Body: body}
+	if payload != nil {
+		sum, err := Fingerprint(payload)
+		if err != nil {
+			return sum, err
+		}
+		r.Payload = &sum
+	}
+	return canon.HTTP(r), nil
+}
+
+// closeBody closes the body of a request that is not sent.
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+}
+
+// freeze reads the body, once, so that every attempt sends the same bytes.
+func freeze(req *http.Request, limit int64) ([]byte, error) {
+	body, rest, err := freezePart(req, limit)
+	if rest != nil {
+		_ = rest.Close()
+		return nil, fmt.Errorf("%w: it has more than %d bytes; set Config.MaxRequest to keep more", ErrTooLarge, limit)
+	}
+	return body, err
+}
+
+// freezePart is freeze for a body that may be sent once only: what is over the
+// limit is not read, and the whole body is returned as a stream.
+func freezePart(req *http.Request, limit int64) (body []byte, rest io.ReadCloser, err error) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return nil, nil, nil
+	}
+	if req.ContentLength > limit {
+		return nil, req.Body, nil
+	}
+	body, err = io.ReadAll(io.LimitReader(req.Body, limit+1))
+	if err == nil && int64(len(body)) > limit {
+		return nil, struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}, nil
+	}
+	closeBody(req)
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("%w: the request body can't be read: %w", ErrInvalidIntent, err)
+	case req.ContentLength > 0 && req.ContentLength != int64(len(body)):
+		return nil, nil, fmt.Errorf("%w: the request body has %d bytes, its ContentLength says %d", ErrInvalidIntent, len(body), req.ContentLength)
+	}
+	return body, nil, nil
+}
+
+// templateOf is what the attempts copy: the request without its body, and
+// without anything that the caller may change while a flight goes on.
+func templateOf(req *http.Request) *http.Request {
+	t := req.Clone(context.Background())
+	if t.Header == nil {
+		t.Header = make(http.Header)
+	}
+	t.Body, t.GetBody, t.Response, t.TransferEncoding = nil, nil, nil, nil
+	// Superseded by the context, and shared with the caller.
+	t.Cancel = nil //nolint:staticcheck // it is cleared, not used
+	return t
+}
+
+// setBody gives a request the frozen body.
+func setBody(req *http.Request, body []byte) {
+	req.Body, req.ContentLength = http.NoBody, 0
+	if len(body) == 0 {
+		return
+	}
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	if len(req.Trailer) > 0 {
+		req.ContentLength = -1 // HTTP/1 has trailers only after chunks
+	}
+	req.GetBody = func() (io.ReadCloser, error) { return nil, errResend }
+}

@@ -1,0 +1,226 @@
+package idem
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// verdict is what one attempt proves, and whether another one can help.
+type verdict struct {
+	outcome Outcome
+	// retry: another attempt can help. An unknown outcome is repeated only
+	// where the operation may be.
+	retry bool
+	// atOnce: the first such attempt is repeated without a wait.
+	atOnce bool
+	// wait that the server asked for, 0 if it did not.
+	wait time.Duration
+	// keyed: the reply comes from behind the server's key layer, so that it
+	// settles what earlier attempts left unknown.
+	keyed bool
+	// replayed: the reply says that it comes from a record.
+	replayed bool
+	// bare: in flight by its status alone.
+	bare bool
+	// redirect: the reply is for http.Client, which follows it or not; with
+	// hop under the same key.
+	redirect, hop bool
+	// value is the result, or the reply as it is.
+	value  any
+	status int
+	sends  int
+	// cause: why the call can't have a result, for some replies.
+	cause error
+	err   error
+}
+
+// ending is how an operation ended, as its callers are told.
+type ending struct {
+	value    any
+	report   Report
+	err      *Error
+	attempts []Attempt
+	// hop: a redirect that http.Client takes up under the same key: the call
+	// ends, the intent goes on. Its record is not settled.
+	hop  bool
+	held *holding
+	// fenced: the record had another owner when it was to be settled.
+	fenced bool
+}
+
+// discard frees what nobody takes.
+func (e ending) discard() {
+	if r, ok := e.value.(*reply); ok {
+		r.discard()
+	}
+}
+
+// progress is what the attempt loop knows so far.
+type progress struct {
+	op       *operation
+	held     *holding
+	attempts []Attempt
+	number   int // attempts that count
+	sends    int
+	unknown  bool // an attempt of this call, or of the record, was: it sticks
+	hurried  bool // an attempt was repeated at once
+	waited   time.Duration
+	last     verdict
+}
+
+// attempts makes attempts until one settles the operation or no further one
+// can help or is allowed. until is the callers' deadline.
+func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until func() (time.Time, bool)) ending {
+	p := op.policy
+	overall := time.Now().Add(p.Overall)
+	delay := p.delays()
+	run := &progress{op: op, held: h, unknown: h.unknown}
+	var wait time.Duration
+	for {
+		if err := h.check(ctx); err != nil {
+			return run.end(err, 0)
+		}
+		limit := overall
+		if d, ok := until(); ok && d.Add(-op.margin).Before(limit) {
+			limit = d.Add(-op.margin)
+		}
+		if ctx.Err() != nil {
+			return run.end(stopCause(ctx), 0)
+		}
+		timeout := min(p.AttemptTimeout, time.Until(limit))
+		if timeout <= 0 {
+			return run.end(errNoTime, 0)
+		}
+		v := run.try(ctx, timeout, wait)
+		if v.outcome == OutcomeExecuted || v.outcome == OutcomeRejected {
+			c.budgets.refund(op.origin)
+		}
+		if ctx.Err() != nil && v.outcome != OutcomeExecuted && v.outcome != OutcomeRejected {
+			return run.end(stopCause(ctx), v.wait)
+		}
+		if !v.retry || v.outcome == OutcomeUnknown && !op.repeatable {
+			return run.end(v.cause, v.wait)
+		}
+
+		wait = delay()
+		switch {
+		case v.wait > p.RetryAfterCap:
+			return run.end(fmt.Errorf("%w: %v, the policy allows %v", ErrRetryAfterTooLong, v.wait, p.RetryAfterCap), v.wait)
+		case v.wait > 0:
+			// Upwards only: the server said when, and not all at once.
+			wait = v.wait + rand.N(min(v.wait/10, time.Second)+1)
+		case v.atOnce && !run.hurried:
+			run.hurried = true
+			wait = 0
+		}
+		if time.Until(limit) <= wait {
+			if v.wait > 0 {
+				return run.end(fmt.Errorf("%w: %v, the deadline is before that", ErrRetryAfterTooLong, v.wait), v.wait)
+			}
+			return run.end(errNoTime, v.wait)
+		}
+		if v.outcome == OutcomeInFlight {
+			if run.waited += wait; run.waited > p.InFlightWait {
+				return run.end(v.cause, v.wait)
+			}
+		} else if run.number >= p.Attempts {
+			return run.end(v.cause, v.wait)
+		} else if !c.budgets.take(op.origin) {
+			return run.end(ErrRetryBudget, v.wait)
+		}
+		if !sleep(ctx, wait) {
+			return run.end(stopCause(ctx), v.wait)
+		}
+	}
+}
+
+// errNoTime ends a call whose deadline comes before its next attempt.
+var errNoTime = fmt.Errorf("idem: no time for another attempt: %w", context.DeadlineExceeded)
+
+// try makes one attempt and takes note of it.
+func (run *progress) try(ctx context.Context, timeout, wait time.Duration) verdict {
+	started := time.Now()
+	v := run.op.try(ctx, run.held.key, timeout)
+	if run.last.outcome != OutcomeInFlight || run.number == 0 {
+		run.number++
+	}
+	run.sends += v.sends
+	// A connection used twice within one attempt means that net/http sent the
+	// request again by itself: of the first sending nothing is known.
+	if v.outcome == OutcomeUnknown || v.sends > 1 && v.outcome != OutcomeExecuted {
+		run.unknown = true
+	}
+	run.last = v
+	run.attempts = append(run.attempts, Attempt{
+		Number: run.number, Outcome: v.outcome, Status: v.status, Replayed: v.replayed,
+		Err: v.err, Wait: wait, Duration: time.Since(started),
+	})
+	return v
+}
+
+// end says what the callers are told: what the last attempt proved, unless an
+// earlier one was unknown and the last does not come from behind the key layer.
+func (run *progress) end(cause error, retryAfter time.Duration) ending {
+	v := run.last
+	outcome := v.outcome
+	switch {
+	case run.number == 0 && !run.unknown:
+		outcome = OutcomeNotExecuted
+	case run.number == 0:
+		outcome = OutcomeUnknown
+	case outcome == OutcomeInFlight && v.bare:
+		// Whoever answered a bare 409 may have meant anything by it.
+		outcome = OutcomeUnknown
+		if !run.op.named && !run.unknown {
+			outcome = OutcomeRejected
+		}
+	case outcome == OutcomeRejected && v.keyed, outcome == OutcomeExecuted:
+	case run.unknown:
+		outcome = OutcomeUnknown
+	}
+	end := ending{attempts: run.attempts, value: v.value, hop: v.hop,
+		report: Report{Key: run.held.key, Outcome: outcome, Attempts: run.number, WireSends: run.sends}}
+	if outcome == OutcomeExecuted && cause == nil {
+		end.report.Source = SourceExecuted
+		if v.replayed {
+			end.report.Source = SourceReplayed
+		}
+		return end
+	}
+	if v.hop {
+		run.held.unknown = run.unknown && len(run.attempts) > 1
+		end.held = run.held
+	}
+	if v.redirect {
+		return end
+	}
+	end.err = &Error{Outcome: outcome, Key: run.held.key, Scope: run.op.scope, ID: run.op.intent.ID,
+		Attempts: run.number, Cause: cause, Last: v.err, RetryAfter: retryAfter}
+	return end
+}
+
+// sleep waits, and reports false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// stopCause tells why ctx ended: its error, and its cause if it has another.
+func stopCause(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || cause == err {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

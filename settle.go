@@ -1,0 +1,110 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idem/internal/stored"
+	"github.com/idem-go/idem/keystore"
+)
+
+// settleTimeout bounds one try to settle a record.
+const settleTimeout = 5 * time.Second
+
+// settle brings the end of an operation into its record:
+//
+//	Executed           done; the result is kept for Retention
+//	Rejected           free, next generation: a fresh key, another payload
+//	NotExecuted        free, same generation: the same key
+//	Unknown, InFlight  unresolved: same key and payload, or nothing
+//
+// If the store does not answer, the callers still get what is true. Then the
+// function returned goes on trying while the claim is renewed; if that never
+// succeeds the lease runs out and the record is unresolved.
+func (c *Client) settle(ctx context.Context, op *operation, h *holding, end *ending) (later func()) {
+	if end.hop {
+		h.keeper.Stop()
+		return nil
+	}
+	// The callers may all have left; the record is settled all the same.
+	ctx = context.WithoutCancel(ctx)
+	apply := c.settlement(op, h, *end)
+	try := func() error {
+		ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+		defer cancel()
+		return apply(ctx)
+	}
+	err := try()
+	if err == nil || final(err) {
+		h.keeper.Stop()
+		end.fenced = errors.Is(err, keystore.ErrFenced)
+		return nil
+	}
+	return func() {
+		defer h.keeper.Stop()
+		delay := c.cfg.Policy.delays()
+		deadline := time.Now().Add(settlePatience * c.cfg.Lease)
+		for time.Now().Before(deadline) && c.flights.pause(delay()) {
+			if err := try(); err == nil || final(err) {
+				return
+			}
+		}
+	}
+}
+
+// settlePatience is for how many leases a record that can't be settled is
+// tried again.
+const settlePatience = 4
+
+// settlement is the store call that an ending asks for.
+func (c *Client) settlement(op *operation, h *holding, end ending) func(context.Context) error {
+	store := c.cfg.Store
+	release := func(p keystore.ReleaseParams) func(context.Context) error {
+		return func(ctx context.Context) error { return store.Release(ctx, h.owner, p) }
+	}
+	switch end.report.Outcome {
+	case OutcomeExecuted:
+		answer := tombstone("the server did not keep the answer")
+		if end.err == nil {
+			answer = op.encode(end.value)
+		}
+		return func(ctx context.Context) error {
+			err := c.complete(ctx, h.owner, answer)
+			if errors.Is(err, keystore.ErrTooLarge) {
+				err = c.complete(ctx, h.owner, tombstone("it is over the store's limit"))
+			}
+			return err
+		}
+	case OutcomeRejected:
+		return release(keystore.ReleaseParams{How: keystore.Reject, Meta: op.meta(h.generation + 1)})
+	case OutcomeNotExecuted:
+		return release(keystore.ReleaseParams{How: keystore.Forget})
+	}
+	return release(keystore.ReleaseParams{How: keystore.Abandon})
+}
+
+func (c *Client) complete(ctx context.Context, owner keystore.Owner, a stored.Answer) error {
+	return c.cfg.Store.Complete(ctx, owner, keystore.CompleteParams{Result: stored.Encode(a), Retention: c.cfg.Retention})
+}
+
+// release gives a claim back that was not used. If it fails, the lease ends it.
+func (c *Client) release(ctx context.Context, owner keystore.Owner, how keystore.How) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	_ = c.cfg.Store.Release(ctx, owner, keystore.ReleaseParams{How: how})
+}
+
+// tombstone stands for a result that is not kept.
+func tombstone(reason string) stored.Answer {
+	return stored.Answer{Kind: stored.Tombstone, Reason: reason}
+}
+
+// bounded is a, or its tombstone if it is over the bound.
+func bounded(a stored.Answer, limit int) stored.Answer {
+	if len(a.Body) > limit {
+		return tombstone(fmt.Sprintf("it has %d bytes, the bound is %d", len(a.Body), limit))
+	}
+	return a
+}

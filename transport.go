@@ -1,0 +1,342 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/idem-go/idem/internal/keyctx"
+)
+
+// Transport returns a RoundTripper that carries requests out by way of base;
+// nil means http.DefaultTransport. It is safe for concurrent use and changes
+// no request that it is given.
+//
+// A request gets a key if it is a POST or PATCH, if its context has an Intent
+// (see WithIntent), or if it carries the contract's header already. Without an
+// intent and a header the key is random and lives as long as the call. GET,
+// HEAD, OPTIONS, PUT and DELETE are retried without a key. Everything else is
+// left to base.
+//
+// The response returned settles the call: an execution, or a definite refusal.
+// Anything else is an *Error, with the reply in Last where there was one.
+// Without a key the last reply is returned as it is. ReportOf tells how a
+// response was obtained. Redirects are left to http.Client; a 307 or 308 to
+// another origin gets neither key nor body.
+func (c *Client) Transport(base http.RoundTripper) http.RoundTripper {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &transport{client: c, base: base}
+}
+
+type transport struct {
+	client *Client
+	base   http.RoundTripper
+}
+
+// CloseIdleConnections makes http.Client.CloseIdleConnections reach base.
+func (t *transport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// deadlineMargin is how long before the request's deadline the call ends, so
+// that http.Client does not replace its *Error by its own timeout.
+const deadlineMargin = 10 * time.Millisecond
+
+// trail is what a response leads back to: how it was obtained, and, for a
+// redirect, under which name its request went out. It travels in the context
+// of Response.Request, which the next hop can reach.
+type trail struct {
+	report Report
+	url    *url.URL
+	origin string
+	op     *operation
+	held   *holding
+}
+
+type trailKey struct{}
+
+// ReportOf tells how Transport obtained a response; the zero Report for one
+// that did not come from it.
+func ReportOf(resp *http.Response) Report {
+	if t := trailOf(resp); t != nil {
+		return t.report
+	}
+	return Report{}
+}
+
+func trailOf(resp *http.Response) *trail {
+	if resp == nil || resp.Request == nil {
+		return nil
+	}
+	t, _ := resp.Request.Context().Value(trailKey{}).(*trail)
+	return t
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := checkRequest(req); err != nil {
+		return nil, t.refuse(req, err)
+	}
+	if stop := req.Context().Err(); stop != nil {
+		closeBody(req)
+		return nil, &Error{Outcome: OutcomeNotExecuted, Cause: stopCause(req.Context())}
+	}
+	// The key header of a redirect's first request is copied to its hops.
+	if req.Response != nil && (req.Method == http.MethodGet || req.Method == http.MethodHead) {
+		req = req.Clone(req.Context())
+		deleteHeader(req.Header, t.client.cfg.Contract.Header)
+		return t.unkeyed(req)
+	}
+	b := intentFrom(req.Context())
+	if a := attemptFrom(req.Context()); a != nil && (b == nil || b.within != a) {
+		return t.within(a, req)
+	}
+	if b != nil && !b.matches(req) {
+		b = nil
+	}
+	key, spelled, err := headerKey(req.Header, t.client.cfg.Contract)
+	if err != nil {
+		return nil, t.refuse(req, err)
+	}
+	switch {
+	case b != nil || spelled != "" || posts(req.Method):
+		return t.keyed(req, b, key, spelled)
+	case idempotent(req.Method):
+		return t.unkeyed(req)
+	}
+	return t.base.RoundTrip(req)
+}
+
+// posts tells whether a method gets a key without being asked to.
+func posts(method string) bool { return method == http.MethodPost || method == http.MethodPatch }
+
+// idempotent tells whether a method may be repeated without a key.
+func idempotent(method string) bool {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return false
+}
+
+// matches tells whether the intent is for this request.
+func (in Intent) matches(req *http.Request) bool {
+	if in.Match != nil {
+		return in.Match(req)
+	}
+	return posts(req.Method)
+}
+
+// refuse closes the request's body and returns a local fault.
+func (t *transport) refuse(req *http.Request, err error) error {
+	closeBody(req)
+	return &Error{Outcome: OutcomeRejected, Cause: err}
+}
+
+// keyed carries out a request under a key.
+func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled string) (*http.Response, error) {
+	c := t.client
+	honoured := !c.cfg.Contract.Unkeyed
+	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), margin: deadlineMargin,
+		sendsKey: honoured, repeatable: honoured || idempotent(req.Method),
+		credentials: credentialsOf(req.Header, c.cfg.Contract), encode: encodeReply, decode: decodeReply}
+	switch {
+	case b != nil:
+		op.intent = b.Intent
+		spelled = "" // the application's intent outranks an SDK's header
+		if b.within != nil {
+			op.policy.Attempts = 1 // the call around this one repeats it
+		}
+	case spelled != "":
+		op.intent.Key = key
+	}
+	first := trailOf(req.Response)
+	hop := first != nil && first.op != nil
+	if hop {
+		// It goes on under the name of the first request.
+		op.intent, op.scope, op.held = first.op.intent, first.op.scope, first.held
+		op.named, op.id, op.fingerprint = first.op.named, first.op.id, first.op.fingerprint
+		if originOf(req.URL) != first.origin {
+			closeBody(req)
+			return nil, op.failedAs(OutcomeUnknown, first.report.Key, ErrCrossOrigin).err
+		}
+	} else if err := t.identify(op, req); err != nil {
+		return nil, t.refuse(req, err)
+	}
+	body, err := freeze(req, c.cfg.MaxRequest)
+	if err == nil && !hop {
+		op.fingerprint, err = fingerprintOf(req, body, op.intent.Payload)
+		if err == nil && b != nil && !b.bind(op.fingerprint) {
+			err = fmt.Errorf("%w: the context's intent was used for another request; use Intent.Match to keep side requests out", ErrPayloadMismatch)
+		}
+	}
+	if err != nil {
+		return nil, op.failed(OutcomeRejected, err).err
+	}
+	template := templateOf(req)
+	op.try = func(ctx context.Context, key Key, timeout time.Duration) verdict {
+		return t.send(ctx, template, body, key, spelled, timeout)
+	}
+	end := c.carryOut(req.Context(), op)
+	if b != nil && end.report.Outcome == OutcomeRejected {
+		b.release()
+	}
+	return t.answer(req, op, end)
+}
+
+// identify names the operation: scope and ID, or key.
+func (t *transport) identify(op *operation, req *http.Request) error {
+	op.scope = op.intent.Scope
+	if op.scope == "" && t.client.cfg.ScopeOf != nil && (op.intent.ID != "" || op.intent.Key != "") {
+		scope, err := t.client.cfg.ScopeOf(req)
+		if err == nil && scope == "" {
+			err = errors.New("it is empty")
+		}
+		if err != nil {
+			return fmt.Errorf("%w: the scope of the request: %w", ErrInvalidIntent, err)
+		}
+		op.scope = scope
+	}
+	if op.scope == "" {
+		op.scope = t.client.cfg.Scope
+	}
+	if err := op.intent.validate(op.scope); err != nil {
+		return err
+	}
+	op.name()
+	return nil
+}
+
+// send makes one attempt. spelled is what the caller has written into the key
+// header, if anything.
+func (t *transport) send(ctx context.Context, template *http.Request, body []byte, key Key, spelled string, timeout time.Duration) verdict {
+	cfg := t.client.cfg
+	if spelled == "" {
+		spelled = cfg.Contract.spell(key)
+	}
+	req := template.Clone(keyctx.With(ctx, string(key)))
+	setBody(req, body)
+	deleteHeader(req.Header, cfg.Contract.Header)
+	if !cfg.Contract.Unkeyed {
+		req.Header.Set(cfg.Contract.Header, spelled)
+	}
+	s := exchange(req, t.base, timeout, cfg.MaxResult, func(int) bool { return true })
+	if s.reply != nil {
+		s.reply.trail = &trail{url: template.URL, origin: originOf(template.URL)}
+	}
+	return judgeExchange(s, cfg.Contract, !cfg.Contract.Unkeyed)
+}
+
+// within sends a request of a decorated function: once, under the key of the
+// function's attempt, which is repeated as a whole if need be.
+func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error) {
+	if !a.op.intent.matches(req) {
+		return t.aside(a, req)
+	}
+	cfg := t.client.cfg
+	body, err := freeze(req, cfg.MaxRequest)
+	var sum [32]byte
+	if err == nil && req.Response == nil {
+		sum, err = fingerprintOf(req, body, nil)
+		if err == nil && !a.op.requests.bind(sum) {
+			err = fmt.Errorf("%w: the function has sent another request under this key; use Intent.Match to keep side requests out", ErrPayloadMismatch)
+		}
+	}
+	if err != nil {
+		return nil, a.op.failedAs(OutcomeRejected, a.key, err).err
+	}
+	v := t.send(req.Context(), templateOf(req), body, a.key, "", cfg.Policy.AttemptTimeout)
+	r, _ := v.value.(*reply)
+	if r == nil || errors.Is(v.cause, ErrCrossOrigin) {
+		// The function's error is recognised by this one.
+		v.err = &Error{Outcome: v.outcome, Key: a.key, Scope: a.op.scope, ID: a.op.intent.ID, Attempts: 1, Cause: v.cause, Last: v.err}
+		a.exchanged(v)
+		return nil, v.err
+	}
+	if !v.hop {
+		a.exchanged(v)
+	}
+	resp, _ := r.response(req)
+	return resp, nil
+}
+
+// aside sends a request that is not the intent's: once, as it is.
+func (t *transport) aside(a *attempt, req *http.Request) (*http.Response, error) {
+	resp, err := t.base.RoundTrip(req)
+	v := verdict{err: err}
+	if err == nil {
+		v = judgeStatus(resp.StatusCode, false)
+		v.status = resp.StatusCode
+	}
+	a.exchanged(v)
+	return resp, err
+}
+
+// unkeyed carries out a request that may be repeated without a key. Its final
+// response is not read ahead.
+func (t *transport) unkeyed(req *http.Request) (*http.Response, error) {
+	c := t.client
+	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), margin: deadlineMargin, repeatable: true}
+	body, rest, err := freezePart(req, c.cfg.MaxRequest)
+	if err != nil {
+		return nil, &Error{Outcome: OutcomeRejected, Cause: err}
+	}
+	template := templateOf(req)
+	op.try = func(ctx context.Context, _ Key, timeout time.Duration) verdict {
+		out := template.Clone(ctx)
+		setBody(out, body)
+		if rest != nil {
+			out.Body, out.ContentLength, out.GetBody = rest, req.ContentLength, nil
+		}
+		s := exchange(out, t.base, timeout, c.cfg.MaxResult, func(status int) bool {
+			return rest == nil && judgeStatus(status, false).retry
+		})
+		v := judgeExchange(s, c.cfg.Contract, false)
+		v.retry = v.retry && rest == nil
+		return v
+	}
+	return t.answer(req, op, c.carryOut(req.Context(), op))
+}
+
+// answer turns the end of an operation into what RoundTrip returns.
+func (t *transport) answer(req *http.Request, op *operation, end ending) (*http.Response, error) {
+	r, _ := end.value.(*reply)
+	if end.err != nil && (r == nil || !op.settledBy(r, end)) {
+		end.discard()
+		return nil, end.err
+	}
+	if r == nil {
+		return nil, &Error{Outcome: end.report.Outcome, Key: end.report.Key, Cause: ErrResultLost}
+	}
+	tr := &trail{report: end.report}
+	if end.hop {
+		*tr = *r.trail
+		tr.report, tr.op, tr.held = end.report, op, end.held
+	}
+	resp, ok := r.response(req.WithContext(context.WithValue(req.Context(), trailKey{}, tr)))
+	if !ok {
+		return nil, &Error{Outcome: OutcomeExecuted, Key: end.report.Key, Scope: op.scope, ID: op.intent.ID, Cause: ErrResultNotRetained}
+	}
+	return resp, nil
+}
+
+// settledBy tells whether a caller gets the reply although the operation has
+// no result: a definite refusal, or what a guard said before any attempt could
+// have had an effect; without a key whatever came last.
+func (op *operation) settledBy(r *reply, end ending) bool {
+	if !op.sendsKey {
+		return end.err.Cause == nil
+	}
+	switch r.resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
+		return end.report.Outcome == OutcomeNotExecuted
+	}
+	return end.report.Outcome == OutcomeRejected
+}
