@@ -55,10 +55,13 @@ func permanent(err error) bool {
 		unknownCA    x509.UnknownAuthorityError
 		hostname     x509.HostnameError
 		invalid      x509.CertificateInvalidError
+		record       tls.RecordHeaderError
 		op           *net.OpError
 	)
 	return errors.As(err, &verification) || errors.As(err, &unknownCA) || errors.As(err, &hostname) ||
-		errors.As(err, &invalid) || errors.Is(err, http.ErrSchemeMismatch) ||
+		errors.As(err, &invalid) ||
+		// A server without TLS; only http.Client makes this http.ErrSchemeMismatch.
+		errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/" ||
 		// crypto/tls reports the peer's alert so.
 		errors.As(err, &op) && op.Op == "remote error"
 }

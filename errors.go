@@ -201,11 +201,23 @@ func mark(o Outcome, err, instead error) error {
 	return &marked{outcome: o, err: err}
 }
 
-// MarkedOutcome returns what NotExecuted, Rejected or Unknown said of err.
+// MarkedOutcome returns what NotExecuted, Rejected or Unknown said of err; the
+// outermost mark counts. A mark inside an *Error tells of another call, which
+// the one that returns err has made, and does not count.
 func MarkedOutcome(err error) (Outcome, bool) {
-	var m *marked
-	if errors.As(err, &m) {
-		return m.outcome, true
+	switch e := err.(type) {
+	case *marked:
+		return e.outcome, true
+	case *Error:
+		return OutcomeUnknown, false
+	case interface{ Unwrap() error }:
+		return MarkedOutcome(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			if o, ok := MarkedOutcome(err); ok {
+				return o, true
+			}
+		}
 	}
 	return OutcomeUnknown, false
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/idem-go/idem/internal/await"
 	"github.com/idem-go/idem/internal/lease"
 	"github.com/idem-go/idem/internal/stored"
 	"github.com/idem-go/idem/keystore"
@@ -132,9 +133,11 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 			p.Takeover = true
 		case keystore.InFlight:
 			awaited = &rec
-			// A failed read is followed by a claim, which reports it.
-			_ = c.waiters.Change(patience, rec)
-			if patience.Err() != nil {
+			// After a failed read the next claim tells more. But whoever has
+			// seen another owner at work must not take its record for free
+			// because it has vanished.
+			err := c.waiters.Change(patience, rec)
+			if patience.Err() != nil || errors.Is(err, await.ErrGone) {
 				end := op.failedAs(OutcomeInFlight, key, nil)
 				end.err.RetryAfter = min(rec.LeaseLeft, time.Second)
 				if ctx.Err() != nil {

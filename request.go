@@ -170,8 +170,8 @@ func templateOf(req *http.Request) *http.Request {
 		t.Header = make(http.Header)
 	}
 	t.Body, t.GetBody, t.Response, t.TransferEncoding = nil, nil, nil, nil
-	// Superseded by the context, and shared with the caller.
-	t.Cancel = nil //nolint:staticcheck // it is cleared, not used
+	//lint:ignore SA1019 it is cleared, not used: the context has superseded it
+	t.Cancel = nil
 	return t
 }
 
