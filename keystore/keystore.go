@@ -54,6 +54,8 @@ type Store interface {
 	//	no record, or an expired one  Acquired; token rises, generation 0
 	//	Free                          Acquired; token rises, generation kept,
 	//	                              the fingerprint is not compared, Age restarts
+	//	Free, same nonce              ErrFenced: a copy of a claim that was
+	//	                              released already, delayed on its way
 	//	other fingerprint             Mismatch, whatever else is true of the record
 	//	Done                          Completed, with the Result
 	//	Running, same nonce           Acquired again: the caller's own earlier
@@ -64,10 +66,10 @@ type Store interface {
 	//	                              token rises, the record stays begun
 	//
 	// Meta is stored only where the record has none, so that what the first
-	// claim wrote survives a take-over and a Forget. Record.Result is filled
-	// only for Completed; Record.Meta is filled always.
+	// claim wrote survives a take-over and a Forget; an empty Meta is none.
+	// Record.Result is filled only for Completed; Record.Meta is filled always.
 	//
-	// Errors: ErrInvalid (parameters), ErrFull (no room for a new record),
+	// Errors: ErrFenced (see above), ErrInvalid (parameters), ErrFull (no room for a new record),
 	// ErrTooLarge (Meta), ErrCorrupt and ErrFormat (the stored record can't be
 	// read; it is left as it is and never granted).
 	Claim(context.Context, ClaimParams) (Claim, error)
@@ -79,8 +81,8 @@ type Store interface {
 
 	// Complete settles the record with its result, which is replayed for
 	// Retention from now on. A repeat by the same owner is success and
-	// changes nothing. An owner whose lease is dead but whom nobody replaced
-	// may complete. Errors: ErrFenced, ErrInvalid, and ErrTooLarge where the
+	// changes nothing, until the retention is over. An owner whose lease is
+	// dead but whom nobody replaced may complete. Errors: ErrFenced, ErrInvalid, and ErrTooLarge where the
 	// result is over the store's own limit (the record is unchanged then).
 	Complete(context.Context, Owner, CompleteParams) error
 
@@ -89,8 +91,8 @@ type Store interface {
 	// nothing. Errors: ErrFenced, ErrInvalid, ErrTooLarge.
 	Release(context.Context, Owner, ReleaseParams) error
 
-	// Records reads records without claiming them, in the order of their
-	// IDs. Expired records are not returned. Errors: ErrInvalid, ErrCorrupt,
+	// Records reads records without claiming them, whole, in the order of
+	// their IDs. Expired records are not returned. Errors: ErrInvalid, ErrCorrupt,
 	// ErrFormat.
 	Records(context.Context, Query) ([]Record, error)
 
@@ -160,7 +162,7 @@ type Owner struct {
 // Claim is the answer to a claim.
 type Claim struct {
 	Status Status
-	// Owner is set when Status is Acquired.
+	// Owner is set when Status is Acquired, and zero otherwise.
 	Owner Owner
 	// Record is the record after the claim.
 	Record Record
@@ -171,11 +173,13 @@ type Claim struct {
 type Record struct {
 	ID, Scope, Fingerprint [32]byte
 	State                  State
-	// Token is the fencing token: it rises with every change of owner.
+	// Token is the fencing token: it rises with every change of owner, for as
+	// long as the store has the record. Owner.Nonce fences beyond that.
 	Token uint64
 	// Generation rises when the intent was definitely refused.
 	Generation uint32
-	// Begun tells that the effect may have started.
+	// Begun tells that the effect may have started; it means nothing once the
+	// record is Free.
 	Begun bool
 	// Age is the time since the first claim of this generation (since the
 	// latest claim that found the record Free).
@@ -225,7 +229,8 @@ type Query struct {
 	ID, Scope *[32]byte
 	// Unresolved: only unresolved records.
 	Unresolved bool
-	// After: only records whose ID is greater, to read page by page.
+	// After: only records whose ID is greater, to read page by page. Zero
+	// means from the start.
 	After [32]byte
 	// Limit is the page size: 0 means DefaultLimit, negative is refused.
 	Limit int
