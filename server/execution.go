@@ -1,0 +1,229 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/keyctx"
+	"github.com/idem-go/idem/internal/lease"
+	"github.com/idem-go/idem/internal/stored"
+	"github.com/idem-go/idem/keystore"
+)
+
+// execution is the run of one granted claim.
+type execution struct {
+	op     *operation
+	owner  keystore.Owner
+	keeper *lease.Keeper
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// detach ends what MaxRun has started.
+	detach func()
+
+	// mu guards what the code that runs says of itself, which may come from
+	// any goroutine and at any time.
+	mu          sync.Mutex
+	begun       bool
+	notExecuted bool
+}
+
+// unprotected stands in the context of a handler that runs without a claim.
+var unprotected = new(execution)
+
+type executionKey struct{}
+
+func withExecution(ctx context.Context, ex *execution) context.Context {
+	return context.WithValue(ctx, executionKey{}, ex)
+}
+
+func executionFrom(ctx context.Context) *execution {
+	ex, _ := ctx.Value(executionKey{}).(*execution)
+	return ex
+}
+
+// within tells whether ctx is inside the execution of this very record.
+func (op *operation) within(ctx context.Context) bool {
+	ex := executionFrom(ctx)
+	return ex != nil && ex != unprotected && ex.op.record == op.record
+}
+
+// execution starts the run of a granted claim under ctx. It is nil if the
+// server has stopped.
+func (op *operation) execution(ctx context.Context, g granted) *execution {
+	s := op.server
+	ex := &execution{op: op, owner: g.Owner}
+	ctx = withExecution(keyctx.With(ctx, string(op.key)), ex)
+	ctx, stopTimer := context.WithTimeoutCause(ctx, op.route.maxRun, ErrMaxRun)
+	ex.ctx, ex.cancel = context.WithCancelCause(ctx)
+	ex.keeper = lease.Keep(ctx, s.cfg.Store, ex.owner, s.cfg.Lease, g.sent, func() { ex.cancel(idem.ErrLeaseLost) })
+	// Whoever is not back after MaxRun gives up its claim. A late answer is
+	// accepted as long as nobody has taken the record.
+	overdue := time.AfterFunc(op.route.maxRun, ex.keeper.Stop)
+	ex.detach = func() { overdue.Stop(); stopTimer() }
+	if !s.track(ex) {
+		ex.close()
+		_ = ex.write(ex.forget)
+		return nil
+	}
+	return ex
+}
+
+// ending is what a run came to.
+type ending struct {
+	// answer is the definitive one; nil is a failure.
+	answer *stored.Answer
+	// outcome of a definitive answer.
+	outcome idem.Outcome
+	status  int
+	err     error
+	// unknown: the code itself says that it may have had its effect.
+	unknown bool
+}
+
+// settlement is what became of the record.
+type settlement struct {
+	event   string
+	outcome idem.Outcome
+	// settled: the record is done, and the answer or its tombstone in it.
+	settled bool
+	// fenced: the record has another owner.
+	fenced bool
+}
+
+// source tells whether the run has an outcome of its own.
+func (done settlement) source() idem.Source {
+	if done.event == idem.EventExecuted || done.event == idem.EventRefused {
+		return idem.SourceExecuted
+	}
+	return 0
+}
+
+var errEnded = errors.New("idem: the protected call has ended")
+
+var errNoReturn = errors.New("idem: the handler or function panicked or ended its goroutine")
+
+// run calls work and settles the record by what it came to. If work panics or
+// ends its goroutine, the record is settled, the observer told, and the panic
+// goes on untouched.
+func (ex *execution) run(work func(context.Context) ending) settlement {
+	started := time.Now()
+	returned := false
+	defer func() {
+		if !returned {
+			done := ex.settle(ending{err: errNoReturn}, started)
+			ex.op.fenced = done.fenced
+			ex.op.observe(ex.ctx, done.event, done.outcome, 0, errNoReturn)
+		}
+	}()
+	end := work(ex.ctx)
+	returned = true
+	return ex.settle(end, started)
+}
+
+// settle writes a run's end into the record.
+func (ex *execution) settle(end ending, started time.Time) settlement {
+	begun, notExecuted := ex.close()
+	effects := ex.op.route.effects
+	var done settlement
+	var err error
+	switch {
+	case notExecuted:
+		done = settlement{event: idem.EventFailed, outcome: idem.OutcomeNotExecuted}
+		err = ex.write(ex.forget)
+	case end.answer != nil:
+		done = settlement{event: idem.EventExecuted, outcome: end.outcome}
+		if end.outcome == idem.OutcomeRejected {
+			done.event = idem.EventRefused
+		}
+		err = ex.write(func(ctx context.Context) error { return ex.complete(ctx, *end.answer) })
+		done.settled = err == nil
+	case effects == Idempotent:
+		done = settlement{event: idem.EventFailed, outcome: idem.OutcomeUnknown}
+		err = ex.write(ex.forget)
+	case effects == Marked && !begun && !end.unknown:
+		done = settlement{event: idem.EventFailed, outcome: idem.OutcomeNotExecuted}
+		err = ex.write(ex.forget)
+	default:
+		done = settlement{event: idem.EventUnresolved, outcome: idem.OutcomeUnknown}
+		err = ex.write(ex.abandon)
+	}
+	done.fenced = errors.Is(err, keystore.ErrFenced)
+	if end.err == nil {
+		end.err = err // the observer should see what kept the record open
+	}
+	ex.op.attempts = []idem.Attempt{{
+		Number: 1, Outcome: done.outcome, Status: end.status, Err: end.err, Duration: time.Since(started),
+	}}
+	return done
+}
+
+// close ends what the code can say, and its context, but not its lease.
+func (ex *execution) close() (begun, notExecuted bool) {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	ex.cancel(errEnded)
+	ex.detach()
+	return ex.begun, ex.notExecuted
+}
+
+// stop ends the lease's renewals. Nothing is left of the execution then.
+func (ex *execution) stop() {
+	ex.keeper.Stop()
+	ex.op.server.untrack(ex)
+}
+
+// write settles the record, now or, if the store fails, in the background, as
+// long as the lease is renewed. The error is that of the first try.
+func (ex *execution) write(settle func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.ctx), storeTimeout)
+	defer cancel()
+	err := settle(ctx)
+	if err == nil || final(err) || !ex.op.server.later(settle, ex.stop) {
+		ex.stop()
+	}
+	return err
+}
+
+// complete stores the answer, or a tombstone where the store has no room.
+func (ex *execution) complete(ctx context.Context, a stored.Answer) error {
+	store, p := ex.op.server.cfg.Store, keystore.CompleteParams{Result: stored.Encode(a), Retention: ex.op.route.retention}
+	err := store.Complete(ctx, ex.owner, p)
+	if errors.Is(err, keystore.ErrTooLarge) {
+		p.Result = stored.Encode(tombstone(a, "it is too large for the store"))
+		err = store.Complete(ctx, ex.owner, p)
+	}
+	return err
+}
+
+// forget frees the record for the next attempt.
+func (ex *execution) forget(ctx context.Context) error {
+	return ex.op.server.cfg.Store.Release(ctx, ex.owner, keystore.ReleaseParams{How: keystore.Forget})
+}
+
+// abandon leaves the record unresolved from now on.
+func (ex *execution) abandon(ctx context.Context) error {
+	// A renewal on its way would bring the lease back to life.
+	ex.keeper.Stop()
+	store := ex.op.server.cfg.Store
+	if ex.op.route.effects == Marked && !ex.begun {
+		// The code says that it may have had its effect, though it had not
+		// announced it. ex.begun can't change any more.
+		if err := store.Renew(ctx, ex.owner, keystore.RenewParams{Lease: ex.op.server.cfg.Lease, Begun: true}); err != nil {
+			return err
+		}
+	}
+	return store.Release(ctx, ex.owner, keystore.ReleaseParams{How: keystore.Abandon})
+}
+
+// tombstone stands for an answer that is not kept. Of a response it keeps the
+// status and where its result is.
+func tombstone(a stored.Answer, reason string) stored.Answer {
+	t := stored.Answer{Kind: stored.Tombstone, Status: a.Status, Reason: reason}
+	if location := a.Header["Location"]; location != nil {
+		t.Header = map[string][]string{"Location": location}
+	}
+	return t
+}

@@ -1,0 +1,212 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/await"
+	"github.com/idem-go/idem/keystore"
+)
+
+// maxName bounds scopes and IDs, so that both fit into a record's Meta, even
+// escaped.
+const maxName = 4 << 10
+
+// operation is one request, or one call of Run, from its claim to its event.
+type operation struct {
+	server  *Server
+	route   route
+	started time.Time
+
+	scope, id    string
+	key          idem.Key
+	record       [32]byte
+	fingerprint  [32]byte
+	method, path string // of a request
+
+	// fenced: another owner settles the record that this operation executed
+	// under.
+	fenced bool
+	// attempts is what the observer is told of the execution.
+	attempts []idem.Attempt
+}
+
+// meta is a record's Meta: what people and recovery need to know of it.
+type meta struct {
+	Version int    `json:"v"`
+	Scope   string `json:"scope"`
+	Key     string `json:"key,omitempty"`
+	ID      string `json:"id,omitempty"`
+	Method  string `json:"method,omitempty"`
+	Path    string `json:"path,omitempty"`
+}
+
+func (op *operation) meta() []byte {
+	m := meta{Version: 1, Scope: op.scope, ID: op.id, Method: cut(op.method), Path: cut(op.path)}
+	if op.id == "" {
+		m.Key = string(op.key)
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic("idem: server: a struct of strings always encodes: " + err.Error())
+	}
+	return b
+}
+
+// cut bounds what a client has sent.
+func cut(s string) string { return s[:min(len(s), 1<<10)] }
+
+// byKey and byID set the record's identity.
+func (op *operation) byKey(scope string, key idem.Key) {
+	op.scope, op.key = scope, key
+	op.record = keystore.RecordID(keystore.Server, scope, "key", string(key))
+}
+
+func (op *operation) byID(scope, id string) {
+	op.scope, op.id = scope, id
+	op.key = idem.DeriveKey("server", scope, id)
+	op.record = keystore.RecordID(keystore.Server, scope, "id", id)
+}
+
+// granted is a store's answer to a claim.
+type granted struct {
+	keystore.Claim
+	sent time.Time // when the claim went out; its lease counts from here at least
+}
+
+// claim claims the record. It waits, as long as the route says, while another
+// owner runs.
+func (op *operation) claim(ctx context.Context) (granted, error) {
+	s := op.server
+	p := keystore.ClaimParams{
+		ID: op.record, Scope: keystore.ScopeDigest(keystore.Server, op.scope), Fingerprint: op.fingerprint,
+		Lease: s.cfg.Lease, Keep: op.route.retention, Begun: op.route.effects == Opaque, Meta: op.meta(),
+	}
+	_, _ = rand.Read(p.Nonce[:]) // crypto/rand never fails
+	patience, stop := context.WithTimeout(ctx, max(op.route.wait, 0))
+	defer stop()
+	for {
+		// Detached: a claim that is cut off when its client hangs up may
+		// have been granted.
+		c, err := op.claimOnce(context.WithoutCancel(ctx), p)
+		if err != nil || c.Status != keystore.InFlight || patience.Err() != nil {
+			return c, err
+		}
+		switch err := s.waiters.Change(patience, c.Record); {
+		case patience.Err() != nil, errors.Is(err, await.ErrGone):
+			// Whoever has seen another owner at work must not take its record
+			// for free because it has vanished.
+			return c, nil
+		case errors.Is(err, await.ErrStopped):
+			return c, idem.ErrShutdown
+		}
+		// Another store error: the claim will meet it too, or is answered.
+	}
+}
+
+// claimTries is how often a claim is sent while the store fails. It is the
+// same claim to the store, which knows it by its nonce.
+const claimTries = 3
+
+func (op *operation) claimOnce(ctx context.Context, p keystore.ClaimParams) (granted, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	for try, delay := 1, firstDelay/2; ; try, delay = try+1, 2*delay {
+		sent := time.Now()
+		c, err := op.server.cfg.Store.Claim(ctx, p)
+		switch {
+		case err == nil && (c.Status < keystore.Acquired || c.Status > keystore.Unresolved):
+			return granted{}, fmt.Errorf("%w: it answered a claim with %v", idem.ErrStore, c.Status)
+		case err == nil:
+			return granted{c, sent}, nil
+		case final(err):
+			return granted{}, fmt.Errorf("%w: claim: %w", idem.ErrStore, err)
+		case try == claimTries || !sleep(ctx, delay):
+			// What runs unprotected instead must not be freed for another run.
+			if p.Begun && !op.server.cfg.FailOpen {
+				op.undo(p)
+			}
+			return granted{}, fmt.Errorf("%w: claim: %w", idem.ErrStore, err)
+		}
+	}
+}
+
+// undo takes back, in the background, a claim of which nobody knows whether it
+// was granted. Were it left, a record that begins at once would be unresolved
+// although nothing has run.
+func (op *operation) undo(p keystore.ClaimParams) {
+	s := op.server
+	select {
+	case s.undos <- struct{}{}:
+	default:
+		return
+	}
+	done := func() { <-s.undos }
+	if !s.later(func(ctx context.Context) error {
+		c, err := s.cfg.Store.Claim(ctx, p)
+		if err != nil || c.Status != keystore.Acquired {
+			return err
+		}
+		return s.cfg.Store.Release(ctx, c.Owner, keystore.ReleaseParams{How: keystore.Forget})
+	}, done) {
+		done()
+	}
+}
+
+// successor is who has the record that this operation was fenced from, as if a
+// claim had told it.
+func (op *operation) successor(ctx context.Context) granted {
+	op.fenced = true
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	recs, err := op.server.cfg.Store.Records(ctx, keystore.Query{ID: &op.record, Limit: 1})
+	c := keystore.Claim{Status: keystore.Unresolved}
+	if err != nil || len(recs) == 0 {
+		return granted{Claim: c}
+	}
+	switch c.Record = recs[0]; {
+	case c.Record.Fingerprint != op.fingerprint:
+	case c.Record.State == keystore.Done:
+		c.Status = keystore.Completed
+	case c.Record.State == keystore.Running && c.Record.LeaseLeft > 0:
+		c.Status = keystore.InFlight
+	}
+	return granted{Claim: c}
+}
+
+// observe tells the observer how the operation has ended.
+func (op *operation) observe(ctx context.Context, name string, o idem.Outcome, src idem.Source, err error) {
+	observer := op.server.cfg.Observer
+	if observer == nil {
+		return
+	}
+	if op.fenced {
+		name = idem.EventFenced
+	}
+	e := idem.Event{
+		Name: name, Half: "server", Scope: op.scope, Outcome: o, Source: src, Attempts: op.attempts,
+		Started: op.started, Duration: time.Since(op.started), Err: err,
+	}
+	if op.key != "" {
+		e.KeyDigest = op.key.Digest()
+	}
+	defer func() { _ = recover() }() // watching must not change what is watched
+	observer.Observe(ctx, e)
+}
+
+// sleep waits for d, or reports false as soon as ctx is done.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,222 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/idem-go/idem/internal/stored"
+)
+
+// sniffLen is how many bytes net/http looks at to guess a Content-Type.
+const sniffLen = 512
+
+// recorder is the ResponseWriter of a protected handler. It holds the answer
+// back, so that it can be stored before it is written, until the handler does
+// something that can't wait, or writes more than is stored: from then on it
+// passes everything through.
+type recorder struct {
+	base http.ResponseWriter
+	head bool // a HEAD request: its answer has no body
+	max  int
+
+	// outer is what stood in base's header before the handler ran. The
+	// handler's own map starts as a copy, so that it sees what it would see
+	// without a recorder, and base's stays clean until there is an answer.
+	outer, header http.Header
+
+	status int         // 0 until the handler has decided
+	fixed  http.Header // header at that moment
+	length int64       // declared Content-Length, or -1
+	count  int64       // bytes that the handler wrote
+	body   []byte
+
+	// passing says why the answer is passed through; empty: it is held.
+	passing  string
+	hijacked bool
+}
+
+func newRecorder(w http.ResponseWriter, r *http.Request, limit int) *recorder {
+	return &recorder{
+		base: w, head: r.Method == http.MethodHead, max: limit,
+		outer: w.Header().Clone(), header: w.Header().Clone(),
+	}
+}
+
+// Header implements http.ResponseWriter.
+func (rec *recorder) Header() http.Header {
+	if rec.header == nil {
+		rec.header = http.Header{}
+	}
+	return rec.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (rec *recorder) WriteHeader(status int) {
+	switch {
+	case status < 100 || status > 999:
+		// As net/http does, but before the answer is stored.
+		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
+	case rec.status != 0 || rec.hijacked:
+		return
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		rec.inform(status)
+		return
+	}
+	rec.status = status
+	rec.fixed = rec.Header().Clone()
+	rec.fixed.Del(replayedHeader) // only the key layer says that
+	rec.length = declaredLength(rec.fixed)
+	switch media, _, _ := mime.ParseMediaType(rec.fixed.Get("Content-Type")); {
+	case status == http.StatusSwitchingProtocols:
+		rec.pass("it switches protocols")
+	case media == "text/event-stream":
+		rec.pass("it is an event stream")
+	}
+}
+
+// inform passes a 1xx answer on at once. It decides nothing.
+func (rec *recorder) inform(status int) {
+	replace(rec.base.Header(), rec.header)
+	rec.base.WriteHeader(status)
+	replace(rec.base.Header(), rec.outer)
+}
+
+// Write implements http.ResponseWriter.
+func (rec *recorder) Write(p []byte) (int, error) {
+	if rec.hijacked {
+		return 0, http.ErrHijacked
+	}
+	if rec.status == 0 {
+		rec.WriteHeader(http.StatusOK)
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if !bodyAllowed(rec.status) {
+		return 0, http.ErrBodyNotAllowed
+	}
+	rec.count += int64(len(p))
+	if rec.length >= 0 && rec.count > rec.length {
+		return 0, http.ErrContentLength
+	}
+	switch {
+	case rec.head:
+		rec.body = append(rec.body, p[:min(len(p), sniffLen-len(rec.body))]...)
+		return len(p), nil
+	case rec.passing == "" && len(rec.body)+len(p) > rec.max:
+		rec.pass("it is too large")
+	}
+	if rec.passing != "" {
+		return rec.base.Write(p)
+	}
+	rec.body = append(rec.body, p...)
+	return len(p), nil
+}
+
+// pass writes what was held back, and lets all that follows through.
+func (rec *recorder) pass(reason string) {
+	if rec.passing != "" {
+		return
+	}
+	if rec.status == 0 {
+		rec.WriteHeader(http.StatusOK)
+		if rec.passing != "" {
+			return
+		}
+	}
+	rec.passing = reason
+	replace(rec.base.Header(), rec.fixed)
+	rec.base.WriteHeader(rec.status)
+	if len(rec.body) > 0 && !rec.head {
+		_, _ = rec.base.Write(rec.body) // the next Write tells the handler
+	}
+	rec.body = nil
+}
+
+// end makes the answer whole after the handler has returned.
+func (rec *recorder) end() {
+	if rec.status == 0 && !rec.hijacked {
+		rec.WriteHeader(http.StatusOK)
+	}
+	if rec.passing != "" {
+		return
+	}
+	if _, set := rec.fixed["Content-Type"]; !set && len(rec.body) > 0 && rec.fixed.Get("Content-Encoding") == "" {
+		rec.fixed.Set("Content-Type", http.DetectContentType(rec.body))
+	}
+	if rec.head {
+		rec.body = nil
+		if rec.length < 0 && rec.count > 0 && bodyAllowed(rec.status) {
+			rec.fixed.Set("Content-Length", strconv.FormatInt(rec.count, 10))
+		}
+	}
+}
+
+// definitive tells whether the answer is final.
+func (rec *recorder) definitive() bool {
+	return rec.hijacked || rec.status == http.StatusSwitchingProtocols || definitive(rec.status)
+}
+
+// answer is what is stored of an answer that is definitive.
+func (rec *recorder) answer() stored.Answer {
+	a := stored.Answer{Kind: stored.Response, Status: rec.status, Header: rec.storedHeader(), Body: rec.body}
+	switch {
+	case rec.passing != "":
+		return tombstone(a, rec.passing)
+	case rec.length >= 0 && rec.count != rec.length && !rec.head && bodyAllowed(rec.status):
+		return tombstone(a, fmt.Sprintf("its Content-Length is %d, but the handler wrote %d bytes", rec.length, rec.count))
+	}
+	return a
+}
+
+// send writes the answer if it was held back. settled: its record is done.
+func (rec *recorder) send(settled bool) {
+	if rec.hijacked {
+		return
+	}
+	if rec.passing == "" {
+		if settled {
+			rec.fixed.Set(replayedHeader, "false")
+		}
+		replace(rec.base.Header(), rec.fixed)
+		rec.base.WriteHeader(rec.status)
+		if len(rec.body) > 0 {
+			_, _ = rec.base.Write(rec.body) // the client may be gone; the record has it
+		}
+	}
+	rec.sendTrailers()
+}
+
+// sendTrailers hands on what the handler has declared as trailers.
+func (rec *recorder) sendTrailers() {
+	for name, values := range rec.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) || namedIn(rec.fixed["Trailer"], name) {
+			rec.base.Header()[name] = values
+		}
+	}
+}
+
+func replace(dst, src http.Header) {
+	clear(dst)
+	maps.Copy(dst, src)
+}
+
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// declaredLength returns the Content-Length that the handler has set, or -1. A
+// value that is no length is removed, as net/http would.
+func declaredLength(h http.Header) int64 {
+	if values := h["Content-Length"]; len(values) > 0 {
+		if n, err := strconv.ParseInt(strings.TrimSpace(values[0]), 10, 64); err == nil && n >= 0 {
+			return n
+		}
+	}
+	h.Del("Content-Length")
+	return -1
+}

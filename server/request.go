@@ -1,0 +1,159 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/canon"
+)
+
+// keyHeader carries the key.
+const keyHeader = "Idempotency-Key"
+
+// incoming is a request on its way to its claim.
+type incoming struct {
+	*http.Request
+	body []byte
+}
+
+// whole returns the request with its whole body to read.
+func (in *incoming) whole() *http.Request {
+	if in.body != nil {
+		in.Body = io.NopCloser(bytes.NewReader(in.body))
+	}
+	return in.Request
+}
+
+// admit reads what names the operation: key, body, scope. It fills in op.
+func (s *Server) admit(w http.ResponseWriter, in *incoming, op *operation) *refusal {
+	var key idem.Key
+	var err error
+	if s.cfg.Key == nil {
+		// Before the body: without a key it is not ours to read.
+		if key, err = headerKey(in.Header); err != nil || key == "" {
+			return badKey(err)
+		}
+	}
+	if err := in.read(w, s.cfg.MaxRequest); err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return refuse(codeBodyTooLarge, fmt.Errorf("%w: over %d bytes", idem.ErrTooLarge, s.cfg.MaxRequest))
+		}
+		return refuse(codeBodyIncomplete, fmt.Errorf("reading the request's body: %w", err))
+	}
+	if s.cfg.Key != nil {
+		if key, err = s.cfg.Key(in.whole()); err != nil || key == "" {
+			return badKey(err)
+		}
+		if err := key.Validate(); err != nil {
+			return badKey(err)
+		}
+	}
+	scope, err := s.cfg.Scope(in.whole())
+	switch {
+	case err != nil:
+		return refuse(codeScopeRefused, fmt.Errorf("scope: %w", err))
+	case scope == "":
+		return refuse(codeScopeRefused, errors.New("Config.Scope returned an empty scope"))
+	case len(scope) > maxName:
+		return refuse(codeScopeRefused, fmt.Errorf("Config.Scope returned %d bytes; at most %d are allowed", len(scope), maxName))
+	}
+	op.byKey(scope, key)
+	op.method, op.path = in.Method, target(in.Request)
+	return s.fingerprint(in, op)
+}
+
+var errNoKey = errors.New("the request has no key")
+
+func badKey(err error) *refusal {
+	if err == nil {
+		return refuse(codeKeyMissing, errNoKey)
+	}
+	return refuse(codeKeyInvalid, err)
+}
+
+// headerKey returns the request's key, or "" if it has none.
+func headerKey(h http.Header) (idem.Key, error) {
+	switch lines := h.Values(keyHeader); len(lines) {
+	case 0:
+		return "", nil
+	case 1:
+		return idem.ParseKey(lines[0])
+	default:
+		return "", fmt.Errorf("%w: the request has %d %s lines; send one", idem.ErrInvalidKey, len(lines), keyHeader)
+	}
+}
+
+// read reads the whole body, at most limit bytes.
+func (in *incoming) read(w http.ResponseWriter, limit int64) error {
+	// A copy, since the body is replaced; and after the read, since it may
+	// bring trailers.
+	defer func() { in.Request = in.WithContext(in.Context()) }()
+	if in.Body == nil || in.Body == http.NoBody {
+		return nil
+	}
+	if in.ContentLength > limit {
+		return &http.MaxBytesError{Limit: limit}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, in.Body, limit))
+	if err == nil && int64(len(body)) < in.ContentLength {
+		// The server reports that itself, but not what stands in between.
+		err = io.ErrUnexpectedEOF
+	}
+	in.body = body
+	return err
+}
+
+// fingerprint computes what the request asks for.
+func (s *Server) fingerprint(in *incoming, op *operation) *refusal {
+	asked := canon.Request{Method: in.Method, Path: op.path, Query: in.URL.RawQuery}
+	if s.cfg.Fingerprint == nil {
+		asked.ContentType, asked.Body = in.Header.Get("Content-Type"), in.body
+	} else {
+		payload, err := s.cfg.Fingerprint(in.whole(), bytes.Clone(in.body))
+		if err != nil {
+			return refuse(codeBodyInvalid, fmt.Errorf("fingerprint: %w", err))
+		}
+		sum, err := idem.Fingerprint(payload)
+		if err != nil {
+			return refuse(codeBodyInvalid, err)
+		}
+		asked.Payload = &sum
+	}
+	op.fingerprint = canon.HTTP(asked)
+	return nil
+}
+
+// target is the path that the client asked for: what stands in front may have
+// stripped a prefix, and two mounts must not look like one operation.
+func target(r *http.Request) string {
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		return u.EscapedPath()
+	}
+	return r.URL.EscapedPath()
+}
+
+// safe tells that the method asks for no effect (RFC 9110, 9.2.1).
+func safe(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// forHandler is the request as the protected handler gets it.
+func (in *incoming) forHandler(ctx context.Context) *http.Request {
+	r := in.whole().WithContext(ctx)
+	r.Header = r.Header.Clone()
+	// A replay may go to a client that accepts no encoding, and an encoded
+	// answer could not be read there.
+	r.Header.Set("Accept-Encoding", "identity")
+	return r
+}
