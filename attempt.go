@@ -54,6 +54,7 @@ func (a *attempt) judge(caller, ctx context.Context, err error) verdict {
 	v.err = err
 	for _, x := range a.exchanges {
 		v.sends += x.sends
+		v.resent = v.resent || x.resent
 	}
 	if err == nil && len(a.exchanges) == 1 {
 		v.status, v.replayed = a.exchanges[0].status, a.exchanges[0].replayed
@@ -103,6 +104,10 @@ func (a *attempt) classify(caller, ctx context.Context, err error) verdict {
 
 // byOutcome is the verdict of an error that says what it proves.
 func byOutcome(o Outcome) verdict {
+	if o == OutcomeExecuted {
+		// There is an error in the place of a result.
+		return verdict{outcome: o, cause: ErrResultNotRetained}
+	}
 	return verdict{outcome: o, retry: o == OutcomeNotExecuted || o == OutcomeUnknown || o == OutcomeInFlight}
 }
 
@@ -110,11 +115,11 @@ func byOutcome(o Outcome) verdict {
 // field StatusCode or HTTPStatusCode.
 func statusOf(err error) (int, bool) {
 	var withStatus interface{ StatusCode() int }
-	if errors.As(err, &withStatus) {
+	if errors.As(err, &withStatus) && withStatus.StatusCode() > 0 {
 		return withStatus.StatusCode(), true
 	}
 	var withHTTPStatus interface{ HTTPStatusCode() int }
-	if errors.As(err, &withHTTPStatus) {
+	if errors.As(err, &withHTTPStatus) && withHTTPStatus.HTTPStatusCode() > 0 {
 		return withHTTPStatus.HTTPStatusCode(), true
 	}
 	for _, e := range chain(err) {

@@ -22,11 +22,11 @@ func judgeExchange(s sent, c Contract, keyed bool) verdict {
 	} else {
 		v = judgeReply(s.reply, c, keyed)
 		v.value, v.status = s.reply, s.reply.resp.StatusCode
-		if v.outcome != OutcomeExecuted {
+		if v.outcome != OutcomeExecuted || v.cause != nil {
 			v.err = s.reply.failure()
 		}
 	}
-	v.sends = s.gotConn
+	v.sends, v.resent = s.gotConn, s.gotConn > 1
 	return v
 }
 
@@ -93,11 +93,12 @@ func judgeReply(r *reply, c Contract, keyed bool) verdict {
 		}
 	}
 	v.replayed = marker == "true"
-	v.keyed = keyed && (marker != "" || c.StoresErrors)
+	// A 5xx may come from whoever stands in front of the server.
+	v.keyed = keyed && status < 500 && (marker != "" || c.StoresErrors)
 	if status >= 300 {
 		v.wait, _ = retryAfter(h, c.RetryAfterHeader)
 	}
-	if v.outcome != OutcomeExecuted && !v.redirect && !v.replayed {
+	if v.outcome != OutcomeExecuted && v.cause == nil && !v.redirect && !v.replayed {
 		switch retryHint(h, c.RetryHeader) {
 		case "true":
 			v.retry = true
@@ -203,7 +204,7 @@ func judgeStatus(status int, keyed bool) verdict {
 		return verdict{outcome: OutcomeNotExecuted, retry: true}
 	case http.StatusTooEarly:
 		if keyed {
-			return verdict{outcome: OutcomeInFlight, retry: true, bare: true}
+			return verdict{outcome: OutcomeInFlight, retry: true}
 		}
 		return verdict{outcome: OutcomeNotExecuted, retry: true}
 	case http.StatusConflict:
@@ -220,7 +221,7 @@ func judgeStatus(status int, keyed bool) verdict {
 		return verdict{outcome: OutcomeExecuted}
 	case status >= 400 && status < 500:
 		return verdict{outcome: OutcomeRejected}
-	case status == http.StatusNotModified && !keyed:
+	case status >= 300 && status < 400 && !keyed: // 304, for one
 		return verdict{outcome: OutcomeExecuted}
 	}
 	return verdict{outcome: OutcomeUnknown, retry: true}

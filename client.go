@@ -157,6 +157,11 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
+	}
+	select {
+	case <-idle: // both
+		return nil
+	default:
 		c.flights.cancelAll()
 		return ctx.Err()
 	}

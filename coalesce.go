@@ -28,7 +28,9 @@ type flight struct {
 	endless  bool      // one of the callers had no deadline
 	deadline time.Time // the latest of the others'
 	leaving  *time.Timer
-	dying    bool // cancelled: nobody may join any more
+	// Nobody may join any more: the flight was cancelled, or it has ended
+	// without a result and only its record is still to be settled.
+	dying, fruitless bool
 }
 
 // flights are the running calls of a client, at most one per record ID: an
@@ -53,11 +55,7 @@ type call func(ctx context.Context, until func() (time.Time, bool)) (ending, fun
 func (fs *flights) do(ctx context.Context, op *operation, run call) (end ending, joined bool) {
 	f, joined, refused := fs.board(ctx, op, run)
 	if refused != nil {
-		o := OutcomeRejected
-		if ctx.Err() != nil || refused == ErrShutdown {
-			o = OutcomeNotExecuted
-		}
-		return op.failed(o, refused), false
+		return *refused, false
 	}
 	select {
 	case <-f.delivered:
@@ -67,37 +65,46 @@ func (fs *flights) do(ctx context.Context, op *operation, run call) (end ending,
 	if fs.leave(f) {
 		return f.end, joined
 	}
-	return op.failed(OutcomeUnknown, stopCause(ctx)), joined
+	return f.op.failed(OutcomeUnknown, stopCause(ctx)), joined
 }
 
 // board makes the caller one of those who wait for a flight: the running one
-// if there is one, else a new one.
-func (fs *flights) board(ctx context.Context, op *operation, run call) (f *flight, joined bool, err error) {
+// if there is one, else a new one. Or it tells how the caller is refused.
+func (fs *flights) board(ctx context.Context, op *operation, run call) (f *flight, joined bool, refused *ending) {
+	refuse := func(o Outcome, err error) (*flight, bool, *ending) {
+		end := op.failed(o, err)
+		return nil, false, &end
+	}
 	for {
 		fs.mu.Lock()
+		f, joined = fs.running[op.id]
 		if fs.idle != nil {
 			fs.mu.Unlock()
-			return nil, false, ErrShutdown
+			if joined {
+				// What the running call will have done is not known yet.
+				return refuse(OutcomeUnknown, ErrShutdown)
+			}
+			return refuse(OutcomeNotExecuted, ErrShutdown)
 		}
-		f, joined = fs.running[op.id]
 		if !joined {
 			f = fs.start(ctx, op, run)
-		} else if err = f.admits(op); err != nil {
-			fs.mu.Unlock()
-			return nil, false, err
 		}
-		if !f.dying {
+		if !f.dying && !f.fruitless {
+			if err := f.admits(op); err != nil {
+				fs.mu.Unlock()
+				return refuse(OutcomeRejected, err)
+			}
 			f.enter(ctx)
 			fs.mu.Unlock()
 			return f, joined, nil
 		}
 		fs.mu.Unlock()
-		// Its record is not settled yet. Afterwards a new flight continues
-		// under the same key.
+		// There is nothing to share in, but its record is not settled yet.
+		// Afterwards a new flight continues from that.
 		select {
 		case <-f.ended:
 		case <-ctx.Done():
-			return nil, false, stopCause(ctx)
+			return refuse(OutcomeUnknown, stopCause(ctx))
 		}
 	}
 }
@@ -137,35 +144,43 @@ func (fs *flights) start(ctx context.Context, op *operation, run call) *flight {
 	return f
 }
 
-// fly is the flight's goroutine. Functions of the application run behind
-// protect, so a panic or Goexit here comes from a store; it must neither leave
-// callers waiting nor kill the process.
+// fly is the flight's goroutine. The function that it carries out runs behind
+// protect, so a panic or Goexit here comes from a store or a hook; it must
+// neither leave callers waiting nor kill the process.
 func (fs *flights) fly(f *flight, run call) {
-	end := f.op.failed(OutcomeUnknown, ErrGoexit)
+	defer fs.remove(f)
+	defer f.cancel(nil)
+	var end ending
 	var later func()
+	err := ErrGoexit
 	defer func() {
-		if v := recover(); v != nil {
-			end = f.op.failed(OutcomeUnknown, &PanicError{Value: v, Stack: debug.Stack()})
+		if err != nil {
+			end = f.op.failed(OutcomeUnknown, err)
 		}
-		fs.deliver(f, end)
+		fs.deliver(f, end, later == nil)
 		if later != nil {
-			later()
+			_ = recovered(func() error { later(); return nil })
 		}
-		f.cancel(nil)
-		fs.remove(f)
 	}()
-	end, later = run(f.ctx, func() (time.Time, bool) {
-		fs.mu.Lock()
-		defer fs.mu.Unlock()
-		return f.deadline, !f.endless
+	err = recovered(func() error {
+		end, later = run(f.ctx, func() (time.Time, bool) {
+			fs.mu.Lock()
+			defer fs.mu.Unlock()
+			return f.deadline, !f.endless
+		})
+		return nil
 	})
 }
 
-// deliver gives every caller the end of the flight.
-func (fs *flights) deliver(f *flight, end ending) {
+// deliver gives every caller the end of the flight. A settled one leaves the
+// map in the same moment: who calls after having been told starts afresh.
+func (fs *flights) deliver(f *flight, end ending, settled bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	f.end = end
+	f.end, f.fruitless = end, end.err != nil
+	if settled {
+		fs.drop(f)
+	}
 	close(f.delivered)
 	if f.leaving != nil {
 		f.leaving.Stop()
@@ -200,15 +215,29 @@ func (fs *flights) leave(f *flight) (delivered bool) {
 	return false
 }
 
-// remove takes an ended flight out of the map.
+// remove ends a flight that was settled later than it was delivered.
 func (fs *flights) remove(f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	if fs.running[f.op.id] == f {
+		fs.drop(f)
+	}
+}
+
+// drop takes an ended flight out of the map. fs.mu is held.
+func (fs *flights) drop(f *flight) {
 	delete(fs.running, f.op.id)
 	close(f.ended)
 	if fs.idle != nil && len(fs.running) == 0 {
 		close(fs.idle)
 	}
+}
+
+// closing tells whether new callers are refused.
+func (fs *flights) closing() bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.idle != nil
 }
 
 // close refuses new callers, and returns a channel that is closed when no
@@ -250,7 +279,7 @@ func (fs *flights) cancelAll() {
 
 // protect runs fn on a goroutine of its own and turns a panic or a Goexit in
 // it into an error.
-func protect(fn func()) error {
+func protect(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		err := ErrGoexit
@@ -261,12 +290,11 @@ func protect(fn func()) error {
 }
 
 // recovered runs fn and turns a panic in it into an error.
-func recovered(fn func()) (err error) {
+func recovered(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	fn()
-	return nil
+	return fn()
 }

@@ -116,6 +116,8 @@ func (c Contract) withDefaults() Contract {
 // validate reports the first field that breaks a rule.
 func (c Contract) validate() error {
 	switch {
+	case c.Header != "" && !isToken(c.Header):
+		return badConfig("Contract.Header", fmt.Sprintf("is %q; use an HTTP header name, or leave it empty for Idempotency-Key", c.Header))
 	case c.MaxKeyLen < 0 || c.MaxKeyLen > MaxKeyLen:
 		return badConfig("Contract.MaxKeyLen", fmt.Sprintf("is %d; use 0 for %d, or 1 to %d", c.MaxKeyLen, MaxKeyLen, MaxKeyLen))
 	case c.Retention < 0:

@@ -1,6 +1,7 @@
 package idem
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -52,7 +53,7 @@ type Result[T any] struct {
 func Do[T any](ctx context.Context, c *Client, in Intent, call func(ctx context.Context, key Key) (T, error)) (res Result[T], err error) {
 	op, err := newCall(ctx, c, in, call)
 	if err != nil {
-		return Result[T]{Report: Report{Outcome: OutcomeRejected}}, &Error{Outcome: OutcomeRejected, Scope: in.Scope, ID: in.ID, Key: in.Key, Cause: err}
+		return Result[T]{Report: Report{Key: in.Key, Outcome: OutcomeRejected}}, c.refuse(ctx, in, err)
 	}
 	end := c.carryOut(ctx, op)
 	res.Report = end.report
@@ -128,11 +129,12 @@ func newCall[T any](ctx context.Context, c *Client, in Intent, call func(context
 		return tryCall(ctx, op, key, timeout, call)
 	}
 	op.encode = func(value any) stored.Answer {
-		encode := json.Marshal
-		if c.cfg.Encode != nil {
-			encode = c.cfg.Encode
-		}
-		b, err := encode(value)
+		v, _ := value.(T)
+		var b []byte
+		err := recovered(func() (err error) {
+			b, err = encodeResult(c.cfg.Encode, &v)
+			return err
+		})
 		if err != nil {
 			return tombstone("it could not be encoded: " + err.Error())
 		}
@@ -144,10 +146,24 @@ func newCall[T any](ctx context.Context, c *Client, in Intent, call func(context
 			decode = c.cfg.Decode
 		}
 		var value T
-		err := decode(a.Body, &value)
+		err := recovered(func() error { return decode(a.Body, &value) })
 		return value, err
 	}
 	return op, nil
+}
+
+// encodeResult encodes a result for the store.
+func encodeResult[T any](encode func(any) ([]byte, error), v *T) ([]byte, error) {
+	if encode != nil {
+		return encode(*v)
+	}
+	// Through the pointer, so that marshallers with pointer receivers are used.
+	b, err := json.Marshal(v)
+	if err == nil && bytes.Contains(b, []byte(`\ufffd`)) {
+		// Marshal writes so what is not UTF-8; a replay would be another text.
+		_, err = canon.Value(v)
+	}
+	return b, err
 }
 
 // tryCall makes one attempt of a decorated function.
@@ -156,15 +172,14 @@ func tryCall[T any](caller context.Context, op *operation, key Key, timeout time
 	ctx, cancel := context.WithTimeout(context.WithValue(keyctx.With(caller, string(key)), attemptKey{}, run), timeout)
 	defer cancel()
 	var value T
-	var err error
-	body := func() { value, err = call(ctx, key) }
+	guard := recovered
 	if op.named {
-		if failed := protect(body); failed != nil {
-			err = failed
-		}
-	} else if failed := recovered(body); failed != nil {
-		err = failed
+		guard = protect
 	}
+	err := guard(func() (err error) {
+		value, err = call(ctx, key)
+		return err
+	})
 	v := run.judge(caller, ctx, err)
 	v.value = value
 	return v

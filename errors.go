@@ -1,6 +1,7 @@
 package idem
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -106,6 +107,15 @@ func (e *Error) Error() string {
 		}
 	}
 	return b.String()
+}
+
+// clone returns a copy that shares nothing a caller may change.
+func (e *Error) clone() *Error {
+	c := *e
+	if r, ok := e.Last.(*ResponseError); ok {
+		c.Last = &ResponseError{r.StatusCode, r.Header.Clone(), bytes.Clone(r.Body)}
+	}
+	return &c
 }
 
 // Unwrap reaches the outcome's sentinel, the cause and the last error.

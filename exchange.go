@@ -36,11 +36,14 @@ type sent struct {
 }
 
 // exchange sends req once through base and reads the reply; the end of req's
-// context is the caller's. timeout bounds the
-// wait for the header, and then each gap in the body. A body over limit bytes,
-// or any body if ahead says so, is left to be read by the caller.
+// context is the caller's. timeout bounds the wait for the header, and then
+// each gap in the body. A body over limit bytes, or one that ahead does not
+// want, is left to be read by the caller.
 func exchange(req *http.Request, base http.RoundTripper, timeout time.Duration, limit int, ahead func(status int) bool) (s sent) {
-	ctx, cancel := context.WithCancelCause(req.Context())
+	// What is left to the caller must not end with the call, so it follows the
+	// call's context only until there is a reply to give.
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.Context()))
+	unfollow := follow(req.Context(), cancel)
 	late := &timeoutError{timeout}
 	timer := time.AfterFunc(timeout, func() { cancel(late) })
 	var getConn, gotConn atomic.Int32
@@ -57,6 +60,7 @@ func exchange(req *http.Request, base http.RoundTripper, timeout time.Duration, 
 			}
 			cancel(nil)
 		}
+		unfollow()
 	}()
 	resp, err := base.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err != nil {
@@ -66,15 +70,15 @@ func exchange(req *http.Request, base http.RoundTripper, timeout time.Duration, 
 		return sent{err: errors.New("idem: the base RoundTripper returned neither a response nor an error")}
 	}
 	timer.Stop()
-	body := &gapReader{body: resp.Body, timer: timer, gap: timeout, end: func() { timer.Stop(); cancel(nil) }}
-	s.reply = &reply{resp: *resp}
+	body := &gapReader{body: resp.Body, timer: timer, gap: timeout, cancel: cancel}
+	s.reply = &reply{resp: *resp, whole: resp}
 	s.reply.resp.Body, s.reply.resp.Request = nil, nil
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		s.reply.stream = resp.Body // its reader is also a writer
 		return s
 	}
 	if !ahead(resp.StatusCode) {
-		s.reply.stream = body
+		s.reply.stream, s.reply.flow = body, body
 		return s
 	}
 	head, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
@@ -83,6 +87,7 @@ func exchange(req *http.Request, base http.RoundTripper, timeout time.Duration, 
 		_ = body.Close()
 		s.err = fmt.Errorf("idem: the body of the answer (%d) broke off: %w", resp.StatusCode, err)
 	case len(head) > limit:
+		s.reply.body, s.reply.flow = head[:limit], body
 		s.reply.stream = struct {
 			io.Reader
 			io.Closer
@@ -101,7 +106,23 @@ type gapReader struct {
 	body  io.ReadCloser
 	timer *time.Timer // cancels the exchange
 	gap   time.Duration
-	end   func()
+
+	cancel   context.CancelCauseFunc
+	unfollow func() bool // set once a caller has it
+}
+
+// follow ends what cancel ends together with ctx, until it is undone.
+func follow(ctx context.Context, cancel context.CancelCauseFunc) (undo func() bool) {
+	return context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+}
+
+// end frees the exchange.
+func (g *gapReader) end() {
+	g.timer.Stop()
+	if g.unfollow != nil {
+		g.unfollow()
+	}
+	g.cancel(nil)
 }
 
 func (g *gapReader) Read(p []byte) (int, error) {
@@ -125,8 +146,12 @@ func (g *gapReader) Close() error {
 type reply struct {
 	resp http.Response // without body and request
 	body []byte
-	// stream is a body that is not kept; one caller gets it.
+	// stream is a body that is not kept; one caller gets it, within the whole
+	// response, whose trailers come with its end. body is what was read of it
+	// already, and flow what it is read from.
 	stream io.ReadCloser
+	whole  *http.Response
+	flow   *gapReader
 	taken  atomic.Bool
 	trail  *trail
 }
@@ -134,15 +159,21 @@ type reply struct {
 // response returns an independent response to req, or false if the body was a
 // stream that another caller has.
 func (r *reply) response(req *http.Request) (*http.Response, bool) {
+	if r.stream != nil {
+		if !r.taken.CompareAndSwap(false, true) {
+			return nil, false
+		}
+		if r.flow != nil {
+			r.flow.unfollow = follow(req.Context(), r.flow.cancel)
+		}
+		r.whole.Body, r.whole.Request = r.stream, req
+		return r.whole, true
+	}
 	resp := r.resp
 	resp.Header = r.resp.Header.Clone()
 	resp.Trailer = r.resp.Trailer.Clone()
 	resp.TransferEncoding = append([]string(nil), r.resp.TransferEncoding...)
 	resp.Request = req
-	if r.stream != nil {
-		resp.Body = r.stream
-		return &resp, r.taken.CompareAndSwap(false, true)
-	}
 	resp.Body = io.NopCloser(bytes.NewReader(r.body))
 	if req.Method != http.MethodHead {
 		resp.ContentLength = int64(len(r.body))
@@ -154,6 +185,13 @@ func (r *reply) response(req *http.Request) (*http.Response, bool) {
 func (r *reply) discard() {
 	if r.stream != nil && r.taken.CompareAndSwap(false, true) {
 		_ = r.stream.Close()
+	}
+}
+
+// discard frees the reply of an attempt, if there is one that nobody takes.
+func (v verdict) discard() {
+	if r, ok := v.value.(*reply); ok {
+		r.discard()
 	}
 }
 
@@ -175,6 +213,9 @@ func encodeReply(value any) stored.Answer {
 func decodeReply(a stored.Answer) (any, error) {
 	if a.Kind != stored.Response {
 		return nil, errors.New("the record holds no HTTP response")
+	}
+	if a.Header == nil {
+		a.Header = make(http.Header) // as net/http has it
 	}
 	return &reply{body: a.Body, resp: http.Response{
 		Status: fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status)), StatusCode: a.Status,

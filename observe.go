@@ -26,7 +26,7 @@ const (
 	EventUnresolved = "unresolved"  // nobody knows whether it was executed
 	EventRecovered  = "recovered"   // an unresolved record was settled
 	EventFenced     = "fenced"      // the record had another owner when it was to be settled
-	EventStoreError = "store-error" // the store did not answer, nothing was executed
+	EventStoreError = "store-error" // the store failed at the claim; Outcome tells what that left open
 )
 
 // Event describes one operation that has ended.

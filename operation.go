@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/idem-go/idem/internal/stored"
@@ -38,6 +39,8 @@ type operation struct {
 	held *holding
 	// requests binds the requests that a decorated function sends.
 	requests binding
+	// sending is the Key that the attempts carry, once there are any.
+	sending atomic.Value
 
 	try    func(ctx context.Context, key Key, timeout time.Duration) verdict
 	encode func(value any) stored.Answer
@@ -60,7 +63,7 @@ func (op *operation) newKey(generation uint32) Key {
 	switch {
 	case op.intent.Key != "":
 		return op.intent.Key
-	case !op.sendsKey:
+	case !op.sendsKey && !op.named:
 		return ""
 	case op.intent.ID == "" || op.client.cfg.RandomKeys:
 		return NewKey()
@@ -70,10 +73,11 @@ func (op *operation) newKey(generation uint32) Key {
 	return DeriveKey("intent", op.scope, op.intent.ID, strconv.FormatUint(uint64(generation), 10))
 }
 
-// failed is the ending of an operation of which no attempt was made.
+// failed is the ending of an operation of whose attempts, if any, nothing is
+// known.
 func (op *operation) failed(o Outcome, cause error) ending {
-	key := op.intent.Key
-	if key == "" && op.named && !op.client.cfg.RandomKeys {
+	key, ok := op.sending.Load().(Key)
+	if !ok && op.named && (op.intent.Key != "" || !op.client.cfg.RandomKeys) {
 		key = op.newKey(0)
 	}
 	return op.failedAs(o, key, cause)
@@ -86,27 +90,51 @@ func (op *operation) failedAs(o Outcome, key Key, cause error) ending {
 	}
 }
 
+// refuse tells the observer of a call that could not be made an operation, and
+// returns what the caller is told. Nothing was sent or stored. c may be nil.
+func (c *Client) refuse(ctx context.Context, in Intent, cause error) *Error {
+	scope := in.Scope
+	if scope == "" && c != nil {
+		scope = c.cfg.Scope
+	}
+	e := &Error{Outcome: OutcomeRejected, Key: in.Key, Scope: scope, ID: in.ID, Cause: cause}
+	if c != nil && c.cfg.Observer != nil && ctx != nil {
+		end := ending{report: Report{Key: in.Key, Outcome: OutcomeRejected}, err: e}
+		observe(ctx, c.cfg.Observer, end.event(&operation{scope: scope}, time.Now()))
+	}
+	return e
+}
+
 // carryOut sees an operation to its end and tells the observer.
-func (c *Client) carryOut(ctx context.Context, op *operation) ending {
+func (c *Client) carryOut(ctx context.Context, op *operation) (end ending) {
 	started := time.Now()
-	end := op.failed(OutcomeUnknown, ErrGoexit)
+	ended := false
 	// In a defer, since without a flight the function runs on this goroutine
 	// and may end it.
 	defer func() {
+		if !ended {
+			end = op.failed(OutcomeUnknown, ErrGoexit)
+		}
 		if c.cfg.Observer != nil {
 			observe(ctx, c.cfg.Observer, end.event(op, started))
 		}
 	}()
-	if ctx.Err() != nil {
-		end = op.failed(OutcomeNotExecuted, stopCause(ctx))
-		return end
+	end = c.share(ctx, op)
+	ended = true
+	return end
+}
+
+// share carries an operation out, or shares in the flight that does.
+func (c *Client) share(ctx context.Context, op *operation) ending {
+	switch {
+	case ctx.Err() != nil:
+		return op.failed(OutcomeNotExecuted, stopCause(ctx))
+	case !op.named && c.flights.closing():
+		return op.failed(OutcomeNotExecuted, ErrShutdown)
+	case !op.named:
+		return c.attempts(ctx, op, op.unstored(), ctx.Deadline)
 	}
-	if !op.named {
-		end = c.attempts(ctx, op, op.unstored(), ctx.Deadline)
-		return end
-	}
-	var joined bool
-	end, joined = c.flights.do(ctx, op, func(ctx context.Context, until func() (time.Time, bool)) (ending, func()) {
+	end, joined := c.flights.do(ctx, op, func(ctx context.Context, until func() (time.Time, bool)) (ending, func()) {
 		return c.live(ctx, op, until)
 	})
 	if joined {
@@ -117,8 +145,7 @@ func (c *Client) carryOut(ctx context.Context, op *operation) ending {
 	}
 	if end.err != nil {
 		// Each caller may do with its error what it likes.
-		e := *end.err
-		end.err = &e
+		end.err = end.err.clone()
 	}
 	return end
 }
@@ -135,8 +162,16 @@ func (c *Client) live(ctx context.Context, op *operation, until func() (time.Tim
 	ctx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
 	h.keep(ctx, c, func() { lost(ErrLeaseLost) })
+	settled := false
+	defer func() {
+		if !settled { // a hook, or the store, has panicked
+			h.keeper.Stop()
+			c.release(ctx, h.owner, keystore.Abandon)
+		}
+	}()
 	end := c.attempts(ctx, op, h, until)
 	later := c.settle(ctx, op, h, &end)
+	settled = true
 	return end, later
 }
 

@@ -96,7 +96,7 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 	_, _ = rand.Read(p.Nonce[:]) // crypto/rand never fails
 	patience, stop := context.WithTimeout(ctx, c.cfg.Policy.InFlightWait)
 	defer stop()
-	var awaited *keystore.Record
+	var seen *keystore.Record // as others held it, or left it
 	for {
 		claimed := time.Now()
 		cl, err := c.claim(ctx, p)
@@ -113,11 +113,15 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 		}
 		switch cl.Status {
 		case keystore.Acquired:
-			if awaited != nil && rec.Generation > awaited.Generation {
-				// The owner that was waited for was definitely refused. The
+			if seen != nil && rec.Generation > seen.Generation {
+				// The owner that was seen was definitely refused. The
 				// next generation is for a caller who knows of that.
 				c.release(ctx, cl.Owner, keystore.Forget)
 				return nil, op.failedAs(OutcomeRejected, key, errRefusedElsewhere)
+			}
+			if err := c.expired(rec); err != nil {
+				c.release(ctx, cl.Owner, keystore.Abandon)
+				return nil, op.failedAs(OutcomeUnknown, key, err)
 			}
 			return &holding{key: key, unknown: p.Takeover, owner: cl.Owner, generation: rec.Generation, claimed: claimed}, ending{}
 		case keystore.Completed:
@@ -125,14 +129,12 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 		case keystore.Mismatch:
 			return nil, op.failedAs(OutcomeRejected, key, ErrPayloadMismatch)
 		case keystore.Unresolved:
-			// A call lasts no longer than Overall, so none of its attempts is
-			// sent after the server may have forgotten the key.
-			if keep := c.cfg.Contract.Retention; rec.Age >= keep-c.cfg.Policy.Overall {
-				return nil, op.failedAs(OutcomeUnknown, key, fmt.Errorf("%w: first sent %v ago, remembered for %v", ErrKeyExpired, rec.Age.Round(time.Second), keep))
+			if err := c.expired(rec); err != nil {
+				return nil, op.failedAs(OutcomeUnknown, key, err)
 			}
-			p.Takeover = true
+			seen, p.Takeover = &rec, true
 		case keystore.InFlight:
-			awaited = &rec
+			seen = &rec
 			// After a failed read the next claim tells more. But whoever has
 			// seen another owner at work must not take its record for free
 			// because it has vanished.
@@ -151,7 +153,20 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 	}
 }
 
+// expired is ErrKeyExpired if the server may have forgotten the record's key
+// by the time of the last attempt: a call lasts no longer than Overall.
+func (c *Client) expired(rec keystore.Record) error {
+	keep := c.cfg.Contract.Retention
+	if rec.Age < keep-c.cfg.Policy.Overall {
+		return nil
+	}
+	return fmt.Errorf("%w: first sent %v ago, remembered for %v", ErrKeyExpired, rec.Age.Round(time.Second), keep)
+}
+
 var errRefusedElsewhere = errors.New("idem: the owner that was waited for had a definite refusal")
+
+// storeTimeout bounds one call to a store.
+const storeTimeout = 5 * time.Second
 
 // storeTries is how often a store is asked while it fails. A repeated call is
 // the same call to it: a claim has its nonce, the others their owner.
@@ -160,8 +175,13 @@ const storeTries = 3
 // claim claims, and repeats a claim whose answer was lost.
 func (c *Client) claim(ctx context.Context, p keystore.ClaimParams) (cl keystore.Claim, err error) {
 	delay := c.cfg.Policy.delays()
+	try := func() (keystore.Claim, error) {
+		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		return c.cfg.Store.Claim(ctx, p)
+	}
 	for n := 1; ; n++ {
-		cl, err = c.cfg.Store.Claim(ctx, p)
+		cl, err = try()
 		if err == nil || n == storeTries || final(err) || !sleep(ctx, delay()) {
 			return cl, err
 		}

@@ -69,9 +69,6 @@ func headerKey(h http.Header, c Contract) (key Key, spelled string, err error) {
 		key = Key(lines[0])
 		err = key.Validate()
 	}
-	if err == nil && len(key) > c.MaxKeyLen {
-		err = badKey(fmt.Sprintf("has %d characters; the server takes %d", len(key), c.MaxKeyLen), key)
-	}
 	return key, lines[0], err
 }
 

@@ -31,6 +31,9 @@ type verdict struct {
 	value  any
 	status int
 	sends  int
+	// resent: net/http has sent a request again by itself, so that of its
+	// first sending nothing is known.
+	resent bool
 	// cause: why the call can't have a result, for some replies.
 	cause error
 	err   error
@@ -77,19 +80,24 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 	overall := time.Now().Add(p.Overall)
 	delay := p.delays()
 	run := &progress{op: op, held: h, unknown: h.unknown}
+	op.sending.Store(h.key)
+	// limit is the deadline for attempts; it changes as callers join.
+	limit := func() time.Time {
+		if d, ok := until(); ok && d.Add(-op.margin).Before(overall) {
+			return d.Add(-op.margin)
+		}
+		return overall
+	}
 	var wait time.Duration
 	for {
 		if err := h.check(ctx); err != nil {
+			run.unknown = true // another owner may be sending by now
 			return run.end(err, 0)
 		}
-		limit := overall
-		if d, ok := until(); ok && d.Add(-op.margin).Before(limit) {
-			limit = d.Add(-op.margin)
-		}
 		if ctx.Err() != nil {
-			return run.end(stopCause(ctx), 0)
+			return run.stop(ctx, 0)
 		}
-		timeout := min(p.AttemptTimeout, time.Until(limit))
+		timeout := min(p.AttemptTimeout, time.Until(limit()))
 		if timeout <= 0 {
 			return run.end(errNoTime, 0)
 		}
@@ -98,9 +106,12 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 			c.budgets.refund(op.origin)
 		}
 		if ctx.Err() != nil && v.outcome != OutcomeExecuted && v.outcome != OutcomeRejected {
-			return run.end(stopCause(ctx), v.wait)
+			return run.stop(ctx, v.wait)
 		}
 		if !v.retry || v.outcome == OutcomeUnknown && !op.repeatable {
+			return run.end(v.cause, v.wait)
+		}
+		if v.outcome != OutcomeInFlight && run.number >= p.Attempts {
 			return run.end(v.cause, v.wait)
 		}
 
@@ -115,7 +126,7 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 			run.hurried = true
 			wait = 0
 		}
-		if time.Until(limit) <= wait {
+		if time.Until(limit()) <= wait {
 			if v.wait > 0 {
 				return run.end(fmt.Errorf("%w: %v, the deadline is before that", ErrRetryAfterTooLong, v.wait), v.wait)
 			}
@@ -125,13 +136,11 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 			if run.waited += wait; run.waited > p.InFlightWait {
 				return run.end(v.cause, v.wait)
 			}
-		} else if run.number >= p.Attempts {
-			return run.end(v.cause, v.wait)
 		} else if !c.budgets.take(op.origin) {
 			return run.end(ErrRetryBudget, v.wait)
 		}
 		if !sleep(ctx, wait) {
-			return run.end(stopCause(ctx), v.wait)
+			return run.stop(ctx, v.wait)
 		}
 	}
 }
@@ -147,9 +156,7 @@ func (run *progress) try(ctx context.Context, timeout, wait time.Duration) verdi
 		run.number++
 	}
 	run.sends += v.sends
-	// A connection used twice within one attempt means that net/http sent the
-	// request again by itself: of the first sending nothing is known.
-	if v.outcome == OutcomeUnknown || v.sends > 1 && v.outcome != OutcomeExecuted {
+	if v.outcome == OutcomeUnknown || v.resent && v.outcome != OutcomeExecuted {
 		run.unknown = true
 	}
 	run.last = v
@@ -158,6 +165,14 @@ func (run *progress) try(ctx context.Context, timeout, wait time.Duration) verdi
 		Err: v.err, Wait: wait, Duration: time.Since(started),
 	})
 	return v
+}
+
+// stop ends a call whose context has ended.
+func (run *progress) stop(ctx context.Context, retryAfter time.Duration) ending {
+	if context.Cause(ctx) == ErrLeaseLost {
+		run.unknown = true // another owner may be sending by now
+	}
+	return run.end(stopCause(ctx), retryAfter)
 }
 
 // end says what the callers are told: what the last attempt proved, unless an

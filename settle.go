@@ -10,9 +10,6 @@ import (
 	"github.com/idem-go/idem/keystore"
 )
 
-// settleTimeout bounds one try to settle a record.
-const settleTimeout = 5 * time.Second
-
 // settle brings the end of an operation into its record:
 //
 //	Executed           done; the result is kept for Retention
@@ -32,14 +29,16 @@ func (c *Client) settle(ctx context.Context, op *operation, h *holding, end *end
 	ctx = context.WithoutCancel(ctx)
 	apply := c.settlement(op, h, *end)
 	try := func() error {
-		ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
 		return apply(ctx)
 	}
 	err := try()
 	if err == nil || final(err) {
 		h.keeper.Stop()
-		end.fenced = errors.Is(err, keystore.ErrFenced)
+		if errors.Is(err, keystore.ErrFenced) {
+			end.fence()
+		}
 		return nil
 	}
 	return func() {
@@ -50,6 +49,19 @@ func (c *Client) settle(ctx context.Context, op *operation, h *holding, end *end
 			if err := try(); err == nil || final(err) {
 				return
 			}
+		}
+	}
+}
+
+// fence notes that the record had another owner when it was to be settled.
+// What that one sent is not known here: that this call had no effect does not
+// prove it of the intent.
+func (e *ending) fence() {
+	e.fenced = true
+	if o := e.report.Outcome; e.err != nil && (o == OutcomeNotExecuted || o == OutcomeRejected) {
+		e.report.Outcome, e.err.Outcome = OutcomeUnknown, OutcomeUnknown
+		if e.err.Cause == nil {
+			e.err.Cause = ErrLeaseLost
 		}
 	}
 }
@@ -91,7 +103,7 @@ func (c *Client) complete(ctx context.Context, owner keystore.Owner, a stored.An
 
 // release gives a claim back that was not used. If it fails, the lease ends it.
 func (c *Client) release(ctx context.Context, owner keystore.Owner, how keystore.How) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	_ = c.cfg.Store.Release(ctx, owner, keystore.ReleaseParams{How: how})
 }

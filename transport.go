@@ -45,8 +45,7 @@ func (t *transport) CloseIdleConnections() {
 	}
 }
 
-// deadlineMargin is how long before the request's deadline the call ends, so
-// that http.Client does not replace its *Error by its own timeout.
+// deadlineMargin is how long before the request's deadline a call ends.
 const deadlineMargin = 10 * time.Millisecond
 
 // trail is what a response leads back to: how it was obtained, and, for a
@@ -101,9 +100,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if b != nil && !b.matches(req) {
 		b = nil
 	}
-	key, spelled, err := headerKey(req.Header, t.client.cfg.Contract)
-	if err != nil {
-		return nil, t.refuse(req, err)
+	var key Key
+	var spelled string
+	if b == nil { // the application's intent outranks an SDK's header
+		var err error
+		if key, spelled, err = headerKey(req.Header, t.client.cfg.Contract); err != nil {
+			return nil, t.refuse(req, err)
+		}
 	}
 	switch {
 	case b != nil || spelled != "" || posts(req.Method):
@@ -144,13 +147,12 @@ func (t *transport) refuse(req *http.Request, err error) error {
 func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled string) (*http.Response, error) {
 	c := t.client
 	honoured := !c.cfg.Contract.Unkeyed
-	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), margin: deadlineMargin,
+	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL),
 		sendsKey: honoured, repeatable: honoured || idempotent(req.Method),
 		credentials: credentialsOf(req.Header, c.cfg.Contract), encode: encodeReply, decode: decodeReply}
 	switch {
 	case b != nil:
 		op.intent = b.Intent
-		spelled = "" // the application's intent outranks an SDK's header
 		if b.within != nil {
 			op.policy.Attempts = 1 // the call around this one repeats it
 		}
@@ -181,14 +183,31 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 		return nil, op.failed(OutcomeRejected, err).err
 	}
 	template := templateOf(req)
+	var last verdict
 	op.try = func(ctx context.Context, key Key, timeout time.Duration) verdict {
-		return t.send(ctx, template, body, key, spelled, timeout)
+		last.discard()
+		last = t.send(ctx, template, body, key, spelled, timeout)
+		return last
 	}
-	end := c.carryOut(req.Context(), op)
+	end := t.carryOut(req.Context(), op)
 	if b != nil && end.report.Outcome == OutcomeRejected {
 		b.release()
 	}
+	if b != nil && b.within != nil && !end.hop {
+		b.within.exchanged(end.exchange(&last))
+	}
 	return t.answer(req, op, end)
+}
+
+// carryOut ends a moment before the deadline, so that http.Client does not
+// replace the *Error by its own timeout.
+func (t *transport) carryOut(ctx context.Context, op *operation) ending {
+	if d, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, d.Add(-deadlineMargin))
+		defer cancel()
+	}
+	return t.client.carryOut(ctx, op)
 }
 
 // identify names the operation: scope and ID, or key.
@@ -211,6 +230,9 @@ func (t *transport) identify(op *operation, req *http.Request) error {
 		return err
 	}
 	op.name()
+	if key := op.newKey(0); len(key) > t.client.cfg.Contract.MaxKeyLen {
+		return badKey(fmt.Sprintf("has %d characters; the server takes %d", len(key), t.client.cfg.Contract.MaxKeyLen), key)
+	}
 	return nil
 }
 
@@ -234,62 +256,19 @@ func (t *transport) send(ctx context.Context, template *http.Request, body []byt
 	return judgeExchange(s, cfg.Contract, !cfg.Contract.Unkeyed)
 }
 
-// within sends a request of a decorated function: once, under the key of the
-// function's attempt, which is repeated as a whole if need be.
-func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error) {
-	if !a.op.intent.matches(req) {
-		return t.aside(a, req)
-	}
-	cfg := t.client.cfg
-	body, err := freeze(req, cfg.MaxRequest)
-	var sum [32]byte
-	if err == nil && req.Response == nil {
-		sum, err = fingerprintOf(req, body, nil)
-		if err == nil && !a.op.requests.bind(sum) {
-			err = fmt.Errorf("%w: the function has sent another request under this key; use Intent.Match to keep side requests out", ErrPayloadMismatch)
-		}
-	}
-	if err != nil {
-		return nil, a.op.failedAs(OutcomeRejected, a.key, err).err
-	}
-	v := t.send(req.Context(), templateOf(req), body, a.key, "", cfg.Policy.AttemptTimeout)
-	r, _ := v.value.(*reply)
-	if r == nil || errors.Is(v.cause, ErrCrossOrigin) {
-		// The function's error is recognised by this one.
-		v.err = &Error{Outcome: v.outcome, Key: a.key, Scope: a.op.scope, ID: a.op.intent.ID, Attempts: 1, Cause: v.cause, Last: v.err}
-		a.exchanged(v)
-		return nil, v.err
-	}
-	if !v.hop {
-		a.exchanged(v)
-	}
-	resp, _ := r.response(req)
-	return resp, nil
-}
-
-// aside sends a request that is not the intent's: once, as it is.
-func (t *transport) aside(a *attempt, req *http.Request) (*http.Response, error) {
-	resp, err := t.base.RoundTrip(req)
-	v := verdict{err: err}
-	if err == nil {
-		v = judgeStatus(resp.StatusCode, false)
-		v.status = resp.StatusCode
-	}
-	a.exchanged(v)
-	return resp, err
-}
-
 // unkeyed carries out a request that may be repeated without a key. Its final
 // response is not read ahead.
 func (t *transport) unkeyed(req *http.Request) (*http.Response, error) {
 	c := t.client
-	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), margin: deadlineMargin, repeatable: true}
+	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), repeatable: true}
 	body, rest, err := freezePart(req, c.cfg.MaxRequest)
 	if err != nil {
 		return nil, &Error{Outcome: OutcomeRejected, Cause: err}
 	}
 	template := templateOf(req)
+	var last verdict
 	op.try = func(ctx context.Context, _ Key, timeout time.Duration) verdict {
+		last.discard()
 		out := template.Clone(ctx)
 		setBody(out, body)
 		if rest != nil {
@@ -298,17 +277,21 @@ func (t *transport) unkeyed(req *http.Request) (*http.Response, error) {
 		s := exchange(out, t.base, timeout, c.cfg.MaxResult, func(status int) bool {
 			return rest == nil && judgeStatus(status, false).retry
 		})
-		v := judgeExchange(s, c.cfg.Contract, false)
-		v.retry = v.retry && rest == nil
-		return v
+		last = judgeExchange(s, c.cfg.Contract, false)
+		last.retry = last.retry && rest == nil
+		return last
 	}
-	return t.answer(req, op, c.carryOut(req.Context(), op))
+	end := t.carryOut(req.Context(), op)
+	if rest != nil && end.report.Attempts == 0 {
+		_ = rest.Close()
+	}
+	return t.answer(req, op, end)
 }
 
 // answer turns the end of an operation into what RoundTrip returns.
 func (t *transport) answer(req *http.Request, op *operation, end ending) (*http.Response, error) {
 	r, _ := end.value.(*reply)
-	if end.err != nil && (r == nil || !op.settledBy(r, end)) {
+	if end.err != nil && (r == nil || !op.settledBy(r, end, req.Context().Err() != nil)) {
 		end.discard()
 		return nil, end.err
 	}
@@ -322,17 +305,21 @@ func (t *transport) answer(req *http.Request, op *operation, end ending) (*http.
 	}
 	resp, ok := r.response(req.WithContext(context.WithValue(req.Context(), trailKey{}, tr)))
 	if !ok {
-		return nil, &Error{Outcome: OutcomeExecuted, Key: end.report.Key, Scope: op.scope, ID: op.intent.ID, Cause: ErrResultNotRetained}
+		return nil, &Error{Outcome: end.report.Outcome, Key: end.report.Key, Scope: op.scope, ID: op.intent.ID, Attempts: end.report.Attempts, Cause: ErrResultNotRetained}
 	}
 	return resp, nil
 }
 
 // settledBy tells whether a caller gets the reply although the operation has
 // no result: a definite refusal, or what a guard said before any attempt could
-// have had an effect; without a key whatever came last.
-func (op *operation) settledBy(r *reply, end ending) bool {
-	if !op.sendsKey {
-		return end.err.Cause == nil
+// have had an effect; without a key whatever came last, unless the caller has
+// stopped.
+func (op *operation) settledBy(r *reply, end ending, stopped bool) bool {
+	switch {
+	case !op.sendsKey:
+		return !stopped && !errors.Is(end.err.Cause, ErrCrossOrigin)
+	case end.err.Cause != nil:
+		return false
 	}
 	switch r.resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:

@@ -1,0 +1,85 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// within sends a request of a decorated function: once, under the key of the
+// function's attempt, which is repeated as a whole if need be.
+func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error) {
+	if !a.op.intent.matches(req) {
+		return t.aside(a, req)
+	}
+	cfg := t.client.cfg
+	first := trailOf(req.Response)
+	if first != nil && originOf(req.URL) != first.origin {
+		closeBody(req)
+		return nil, a.op.failedAs(OutcomeUnknown, a.key, ErrCrossOrigin).err
+	}
+	body, err := freeze(req, cfg.MaxRequest)
+	var sum [32]byte
+	if err == nil && req.Response == nil {
+		sum, err = fingerprintOf(req, body, nil)
+		if err == nil && !a.op.requests.bind(sum) {
+			err = fmt.Errorf("%w: the function has sent another request under this key; use Intent.Match to keep side requests out", ErrPayloadMismatch)
+		}
+	}
+	if err != nil {
+		return nil, a.op.failedAs(OutcomeRejected, a.key, err).err
+	}
+	v := t.send(req.Context(), templateOf(req), body, a.key, "", cfg.Policy.AttemptTimeout)
+	if first != nil {
+		v.sends += first.report.WireSends
+	}
+	r, _ := v.value.(*reply)
+	if r == nil || errors.Is(v.cause, ErrCrossOrigin) {
+		v.discard()
+		// The function's error is recognised by this one.
+		v.err = &Error{Outcome: v.outcome, Key: a.key, Scope: a.op.scope, ID: a.op.intent.ID, Attempts: 1, Cause: v.cause, Last: v.err}
+		a.exchanged(v)
+		return nil, v.err
+	}
+	if v.outcome == OutcomeExecuted && v.cause == nil {
+		v.cause = ErrResultNotRetained // if the function makes an error of it
+	}
+	if !v.hop {
+		a.exchanged(v)
+	}
+	tr := &trail{origin: originOf(req.URL), report: Report{Key: a.key, Outcome: v.outcome, Attempts: 1, WireSends: v.sends}}
+	resp, _ := r.response(req.WithContext(context.WithValue(req.Context(), trailKey{}, tr)))
+	return resp, nil
+}
+
+// aside sends a request that is not the intent's: once, as it is.
+func (t *transport) aside(a *attempt, req *http.Request) (*http.Response, error) {
+	resp, err := t.base.RoundTrip(req)
+	var v verdict
+	if err == nil {
+		if v = judgeStatus(resp.StatusCode, false); v.outcome == OutcomeExecuted {
+			v = verdict{} // which is not the intent
+		}
+		v.status = resp.StatusCode
+	}
+	a.exchanged(v)
+	return resp, err
+}
+
+// exchange is the end of an intent of its own that was carried out within an
+// attempt, as an exchange of that attempt. last is its last attempt, which only
+// a call that made attempts may look at: else they may be going on.
+func (e ending) exchange(last *verdict) (v verdict) {
+	if len(e.attempts) > 0 {
+		v = *last
+	}
+	v.outcome, v.sends, v.err = e.report.Outcome, e.report.WireSends, nil
+	if e.err != nil {
+		v.err = e.err
+	}
+	if v.outcome == OutcomeExecuted {
+		v.outcome = OutcomeUnknown // of the intent around it
+	}
+	return v
+}
