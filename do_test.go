@@ -63,7 +63,8 @@ func TestDoRefuses(t *testing.T) {
 	}
 	t.Run("nil", func(t *testing.T) {
 		c := newClient(t, idem.Config{})
-		_, err := idem.Do[receipt](nil, c, intent, fine) //nolint:staticcheck // that is the point
+		//lint:ignore SA1012 a nil context is what is tested
+		_, err := idem.Do[receipt](nil, c, intent, fine)
 		wantOutcome(t, err, idem.OutcomeRejected, idem.ErrInvalidIntent)
 		_, err = idem.Do(t.Context(), nil, intent, fine)
 		wantOutcome(t, err, idem.OutcomeRejected, idem.ErrConfig)

@@ -184,8 +184,9 @@ func ExampleParseKey() {
 
 func ExampleKey_Child() {
 	flow := idem.DeriveKey("order", "o-1001")
-	fmt.Println(flow.Child("reserve") == flow.Child("capture"))
-	fmt.Println(flow.Child("reserve") == flow.Child("reserve"))
+	reserve, capture := flow.Child("reserve"), flow.Child("capture")
+	fmt.Println(reserve == capture)
+	fmt.Println(reserve == idem.DeriveKey("order", "o-1001").Child("reserve")) // after a restart, say
 	// Output:
 	// false
 	// true

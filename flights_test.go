@@ -174,7 +174,7 @@ func TestCallersLeave(t *testing.T) {
 		if g.ended.Load() {
 			t.Error("the grace was not counted from the last one's leaving")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if !g.ended.Load() {
 			t.Error("the flight goes on without callers")

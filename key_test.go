@@ -226,7 +226,8 @@ func TestIntentKeys(t *testing.T) {
 func TestNoName(t *testing.T) {
 	store := newStore(t)
 	c := newClient(t, idem.Config{Store: store, Scope: "shop"})
-	if keyOf(t, c, idem.Intent{Payload: 1}) == keyOf(t, c, idem.Intent{Payload: 1}) {
+	unnamed := idem.Intent{Payload: 1}
+	if first, second := keyOf(t, c, unnamed), keyOf(t, c, unnamed); first == second {
 		t.Error("B056: two calls without a name share a key")
 	}
 	if n := len(records(t, store)); n != 0 {

@@ -29,6 +29,7 @@ func ExampleHTTP() {
 }
 
 func ExampleValue() {
+	//lint:ignore U1000 that it can not be seen is what is shown
 	type Item struct{ token string }
 	type Order struct{ Items []Item }
 	_, err := canon.Value(Order{})

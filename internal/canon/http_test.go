@@ -112,7 +112,7 @@ func TestHTTPTakesBytes(t *testing.T) {
 			if HTTP(a) == HTTP(b) {
 				t.Error("share a fingerprint")
 			}
-			if HTTP(a) != HTTP(a) {
+			if again := a; HTTP(a) != HTTP(again) {
 				t.Error("not stable")
 			}
 		})

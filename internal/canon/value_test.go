@@ -1,3 +1,5 @@
+//lint:file-ignore U1000,SA5008 fields that nobody reads and tags that are malformed are what is tested
+
 package canon
 
 import (

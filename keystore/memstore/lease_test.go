@@ -27,7 +27,7 @@ func TestTimes(t *testing.T) {
 		if rec := wants(keystore.InFlight).Record; rec.LeaseLeft != 1 || rec.Age != time.Hour-1 {
 			t.Fatalf("LeaseLeft %v, Age %v a nanosecond before the end of the lease", rec.LeaseLeft, rec.Age)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if rec := wants(keystore.Unresolved).Record; rec.LeaseLeft != 0 || !rec.Unresolved() {
 			t.Fatalf("LeaseLeft %v at the end of the lease", rec.LeaseLeft)
 		}
@@ -36,7 +36,7 @@ func TestTimes(t *testing.T) {
 		if rec := wants(keystore.Completed).Record; rec.Age != time.Hour+time.Minute-1 {
 			t.Fatalf("Age %v, want it to count from the claim", rec.Age)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if rec := wants(keystore.Acquired).Record; rec.Age != 0 || rec.LeaseLeft != time.Hour {
 			t.Fatalf("Age %v, LeaseLeft %v of a new record", rec.Age, rec.LeaseLeft)
 		}
