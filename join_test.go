@@ -41,6 +41,19 @@ func TestJoinRefused(t *testing.T) {
 	})
 }
 
+// Who calls after having been told does not join what has ended.
+func TestAfterwards(t *testing.T) {
+	c := newClient(t, idem.Config{Policy: idem.Policy{Attempts: 1}})
+	for range 200 {
+		res, err := idem.Do(t.Context(), c, intent, answers(nil).call)
+		wantSource(t, res, err, idem.SourceExecuted)
+		s := answers(notExecuted)
+		if idem.Do(t.Context(), c, intent, s.call); s.calls() != 1 {
+			t.Fatalf("%d calls", s.calls())
+		}
+	}
+}
+
 // TestFlightsApart: what does not name the same intent is not merged.
 func TestFlightsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -109,6 +109,7 @@ func TestJudge(t *testing.T) {
 
 		{"a status without an exchange", idem.Config{}, func(j judged) error { return &sdkError{503} }, idem.OutcomeUnknown, 1, nil},
 		{"… 400, too", idem.Config{}, func(j judged) error { return methodError(400) }, idem.OutcomeUnknown, 1, nil},
+		{"… of a net error", idem.Config{}, func(j judged) error { return errors.Join(&sdkError{503}, netError{}) }, idem.OutcomeUnknown, 1, nil},
 		{"no status in it", idem.Config{}, func(j judged) error { return errors.Join(methodError(0), netError{}) }, idem.OutcomeUnknown, all, nil},
 		{"the exchange's 404", idem.Config{}, func(j judged) error { j.send(404); return &sdkError{404} }, idem.OutcomeRejected, 1, nil},
 		{"the exchange's 404 in a method", idem.Config{}, func(j judged) error { j.send(404); return methodError(404) }, idem.OutcomeRejected, 1, nil},
@@ -116,7 +117,8 @@ func TestJudge(t *testing.T) {
 		{"the exchange's 503", idem.Config{}, func(j judged) error { j.send(503); return &sdkError{503} }, idem.OutcomeUnknown, all, nil},
 		{"the exchange's 401", idem.Config{}, func(j judged) error { j.send(401); return &sdkError{401} }, idem.OutcomeNotExecuted, 1, nil},
 		{"another status than the exchange's", idem.Config{}, func(j judged) error { j.send(200); return &sdkError{429} }, idem.OutcomeUnknown, 1, nil},
-		{"the status of one of two exchanges", idem.Config{}, func(j judged) error { j.get(200); j.send(429); return &sdkError{429} }, idem.OutcomeUnknown, 1, nil},
+		{"the status of the last of two exchanges", idem.Config{}, func(j judged) error { j.get(200); j.send(429); return &sdkError{429} }, idem.OutcomeUnknown, 1, nil},
+		{"the status of the first of two exchanges", idem.Config{}, func(j judged) error { j.send(429); j.get(200); return &sdkError{429} }, idem.OutcomeUnknown, 1, nil},
 		{"an error after the exchange's 200", idem.Config{}, func(j judged) error { j.send(200); return errBoom }, idem.OutcomeUnknown, 1, errBoom},
 
 		{"B072 panic", idem.Config{}, func(j judged) error { panic(errBoom) }, idem.OutcomeUnknown, 1, errBoom},

@@ -99,3 +99,25 @@ func TestHookPanics(t *testing.T) {
 		})
 	}
 }
+
+// A store that panics while a record is settled in the background, too.
+func TestSettlingPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hookStore{Store: newStore(t)}
+		store.hook = func(method string, call func() error) error {
+			switch {
+			case method != "complete":
+				return call()
+			case store.count("complete") == 1:
+				return errBoom
+			}
+			panic("store")
+		}
+		c := newClient(t, idem.Config{Store: store})
+		res, err := idem.Do(t.Context(), c, intent, succeed)
+		wantSource(t, res, err, idem.SourceExecuted)
+		if err := c.Shutdown(t.Context()); err != nil || store.count("complete") != 2 {
+			t.Errorf("%v, %v", err, store.noted())
+		}
+	})
+}

@@ -194,13 +194,39 @@ func TestKeyExpired(t *testing.T) {
 
 		// B086: counted from the first send, whatever was sent since.
 		time.Sleep(time.Nanosecond)
+		was := record(t, store)
 		for range 2 {
 			_, err = idem.Do(t.Context(), c, intent, never[receipt](t))
 			e := wantOutcome(t, err, idem.OutcomeUnknown, idem.ErrKeyExpired, idem.ErrOutcomeUnknown)
-			if rec := record(t, store); e.Key != first.sent(t) || !rec.Unresolved() {
-				t.Errorf("key %s, record %+v", e.Key, rec)
+			if rec := record(t, store); e.Key != first.sent(t) || !rec.Unresolved() || rec.Token != was.Token {
+				t.Errorf("key %s, record %+v, was %+v", e.Key, rec, was)
 			}
 			time.Sleep(24 * time.Hour)
+		}
+	})
+}
+
+// B086: the key may expire while a slow store takes its time to grant the claim.
+func TestKeyExpiresAtClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := newStore(t)
+		cfg := idem.Config{Store: mem, Contract: idem.Contract{Retention: time.Hour}}
+		_, err := idem.Do(t.Context(), newClient(t, cfg), intent, answers(errBoom).call)
+		wantOutcome(t, err, idem.OutcomeUnknown)
+		time.Sleep(time.Hour - 30*time.Second - time.Second)
+
+		store := &hookStore{Store: mem}
+		store.hook = func(method string, call func() error) error {
+			if method == "claim" && store.count("claim") == 2 { // to take over
+				time.Sleep(4 * time.Second)
+			}
+			return call()
+		}
+		cfg.Store = store
+		_, err = idem.Do(t.Context(), newClient(t, cfg), intent, never[receipt](t))
+		wantOutcome(t, err, idem.OutcomeUnknown, idem.ErrKeyExpired)
+		if rec := record(t, mem); !rec.Unresolved() {
+			t.Errorf("the claim stands for %v", rec.LeaseLeft)
 		}
 	})
 }

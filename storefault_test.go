@@ -266,3 +266,35 @@ func TestCorruptRecord(t *testing.T) {
 		wantOutcome(t, err, idem.OutcomeUnknown, idem.ErrStore)
 	})
 }
+
+// While a failed call's record can't be settled there is nothing to share: who
+// comes waits for the record, and continues from it.
+func TestWaitWhileSettling(t *testing.T) {
+	for _, tt := range []struct {
+		method  string
+		err     error
+		sameKey bool
+	}{{"release forget", notExecuted, true}, {"release reject", rejected, false}, {"release abandon", errBoom, true}} {
+		t.Run(tt.method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, mend := broken(t, tt.method)
+				c := newClient(t, idem.Config{Store: store})
+				first, second := answers(tt.err), answers(nil)
+				idem.Do(t.Context(), c, intent, first.call)
+				_, err := idem.Do(after(t, time.Second), c, intent, never[receipt](t))
+				wantOutcome(t, err, idem.OutcomeUnknown, context.DeadlineExceeded)
+				b := start(t, c, intent, second.call)
+				time.Sleep(10 * time.Second)
+				if second.calls() != 0 {
+					t.Error("sent before the record was settled")
+				}
+				mend()
+				res, err := b.wait()
+				wantSource(t, res, err, idem.SourceExecuted)
+				if (second.sent(t) == first.sent(t)) != tt.sameKey {
+					t.Errorf("sent %s, then %s", first.sent(t), second.sent(t))
+				}
+			})
+		})
+	}
+}
