@@ -116,12 +116,17 @@ func (c Contract) withDefaults() Contract {
 // validate reports the first field that breaks a rule.
 func (c Contract) validate() error {
 	switch {
-	case c.Header != "" && !isToken(c.Header):
-		return badConfig("Contract.Header", fmt.Sprintf("is %q; use an HTTP header name, or leave it empty for Idempotency-Key", c.Header))
 	case c.MaxKeyLen < 0 || c.MaxKeyLen > MaxKeyLen:
 		return badConfig("Contract.MaxKeyLen", fmt.Sprintf("is %d; use 0 for %d, or 1 to %d", c.MaxKeyLen, MaxKeyLen, MaxKeyLen))
 	case c.Retention < 0:
 		return badConfig("Contract.Retention", fmt.Sprintf("is %v; use 0 for 24h, or a positive duration", c.Retention))
+	}
+	for field, name := range map[string]string{
+		"Header": c.Header, "ReplayHeader": c.ReplayHeader, "RetryHeader": c.RetryHeader, "RetryAfterHeader": c.RetryAfterHeader,
+	} {
+		if name != "" && !isToken(name) {
+			return badConfig("Contract."+field, fmt.Sprintf("is %q; it must be the name of a header", name))
+		}
 	}
 	for i, a := range c.Answers {
 		if a.Means < MeansUnknown || a.Means > MeansMismatch {

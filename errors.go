@@ -56,7 +56,8 @@ var (
 	// ErrCrossOrigin: a redirect leads to another origin; neither key nor body
 	// follow it.
 	ErrCrossOrigin = errors.New("idem: redirect to another origin")
-	// ErrStore: the store failed before anything was sent.
+	// ErrStore: the store failed, and nothing was sent from then on. Whether
+	// something was sent before, the Outcome tells.
 	ErrStore = errors.New("idem: store failed")
 	// ErrLeaseLost: the claim was taken over by another owner.
 	ErrLeaseLost = errors.New("idem: lease lost")

@@ -39,6 +39,10 @@ type operation struct {
 	held *holding
 	// requests binds the requests that a decorated function sends.
 	requests binding
+	// header is the key as the caller has written it, if it has.
+	header string
+	// wire is the key as the attempts write it. Set before the first.
+	wire string
 	// sending is the Key that the attempts carry, once there are any.
 	sending atomic.Value
 
@@ -180,5 +184,15 @@ func (op *operation) unstored() *holding {
 	if op.held != nil {
 		return op.held
 	}
-	return &holding{key: op.newKey(0)}
+	key := op.newKey(0)
+	return &holding{key: key, wire: op.spell(key)}
+}
+
+// spell is how the key is written in the header: as the caller did, or as the
+// contract says.
+func (op *operation) spell(key Key) string {
+	if op.header != "" {
+		return op.header
+	}
+	return op.client.cfg.Contract.spell(key)
 }

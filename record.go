@@ -18,7 +18,8 @@ import (
 // says about earlier attempts. Without a store it is just the key.
 type holding struct {
 	key     Key
-	unknown bool // an earlier attempt of this generation may have executed
+	wire    string // the key as it is written in the header
+	unknown bool   // an earlier attempt of this generation may have executed
 
 	owner      keystore.Owner
 	generation uint32
@@ -46,37 +47,39 @@ func (h *holding) check(ctx context.Context) error {
 	return nil
 }
 
-// meta is what the client half notes in a record: the key that is sent, which
-// outlives every later way to derive one, and the intent in readable form.
+// meta is what the client half notes in a record: the key that is sent, and how
+// it is written, which outlive every later way to derive and to spell one; and
+// the intent in readable form.
 type meta struct {
 	Version    int    `json:"v"`
 	Generation uint32 `json:"g"`
 	Key        Key    `json:"k"`
+	Wire       string `json:"w,omitempty"`
 	Scope      string `json:"s,omitempty"`
 	ID         string `json:"i,omitempty"`
 }
 
 func (op *operation) meta(generation uint32) []byte {
-	b, err := json.Marshal(meta{1, generation, op.newKey(generation), op.scope, op.intent.ID})
+	key := op.newKey(generation)
+	b, err := json.Marshal(meta{1, generation, key, op.spell(key), op.scope, op.intent.ID})
 	if err != nil {
 		panic("idem: a meta of strings always encodes: " + err.Error())
 	}
 	return b
 }
 
-// keyOf returns the key that the record was or will be sent under.
-func keyOf(rec keystore.Record) (Key, error) {
-	var m meta
+// metaOf tells the key that the record was or will be sent under.
+func metaOf(rec keystore.Record) (m meta, err error) {
 	if err := json.Unmarshal(rec.Meta, &m); err != nil {
-		return "", fmt.Errorf("%w: its meta: %w", keystore.ErrCorrupt, err)
+		return m, fmt.Errorf("%w: its meta: %w", keystore.ErrCorrupt, err)
 	}
 	if m.Version != 1 {
-		return "", fmt.Errorf("%w: its meta has version %d", keystore.ErrFormat, m.Version)
+		return m, fmt.Errorf("%w: its meta has version %d", keystore.ErrFormat, m.Version)
 	}
 	if m.Generation != rec.Generation {
-		return "", fmt.Errorf("%w: its key is of generation %d, the record of %d", keystore.ErrCorrupt, m.Generation, rec.Generation)
+		return m, fmt.Errorf("%w: its key is of generation %d, the record of %d", keystore.ErrCorrupt, m.Generation, rec.Generation)
 	}
-	return m.Key, m.Key.Validate()
+	return m, m.Key.Validate()
 }
 
 // hold claims the operation's record, waiting for another owner if there is
@@ -104,13 +107,14 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 			return nil, op.claimFailed(ctx, err)
 		}
 		rec := cl.Record
-		key, err := keyOf(rec)
+		note, err := metaOf(rec)
 		if err != nil {
 			if cl.Status == keystore.Acquired {
 				c.release(ctx, cl.Owner, keystore.Abandon)
 			}
 			return nil, op.failed(OutcomeUnknown, err)
 		}
+		key := note.Key
 		switch cl.Status {
 		case keystore.Acquired:
 			if seen != nil && rec.Generation > seen.Generation {
@@ -123,7 +127,7 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 				c.release(ctx, cl.Owner, keystore.Abandon)
 				return nil, op.failedAs(OutcomeUnknown, key, err)
 			}
-			return &holding{key: key, unknown: p.Takeover, owner: cl.Owner, generation: rec.Generation, claimed: claimed}, ending{}
+			return &holding{key: key, wire: note.Wire, unknown: p.Takeover, owner: cl.Owner, generation: rec.Generation, claimed: claimed}, ending{}
 		case keystore.Completed:
 			return nil, op.replay(key, rec)
 		case keystore.Mismatch:

@@ -80,6 +80,7 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 	overall := time.Now().Add(p.Overall)
 	delay := p.delays()
 	run := &progress{op: op, held: h, unknown: h.unknown}
+	op.wire = h.wire
 	op.sending.Store(h.key)
 	// limit is the deadline for attempts; it changes as callers join.
 	limit := func() time.Time {

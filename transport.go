@@ -140,7 +140,7 @@ func (in Intent) matches(req *http.Request) bool {
 // refuse closes the request's body and returns a local fault.
 func (t *transport) refuse(req *http.Request, err error) error {
 	closeBody(req)
-	return &Error{Outcome: OutcomeRejected, Cause: err}
+	return t.client.refuse(req.Context(), Intent{}, err)
 }
 
 // keyed carries out a request under a key.
@@ -157,7 +157,7 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 			op.policy.Attempts = 1 // the call around this one repeats it
 		}
 	case spelled != "":
-		op.intent.Key = key
+		op.intent.Key, op.header = key, spelled
 	}
 	first := trailOf(req.Response)
 	hop := first != nil && first.op != nil
@@ -186,7 +186,7 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 	var last verdict
 	op.try = func(ctx context.Context, key Key, timeout time.Duration) verdict {
 		last.discard()
-		last = t.send(ctx, template, body, key, spelled, timeout)
+		last = t.send(ctx, template, body, key, op.wire, timeout)
 		return last
 	}
 	end := t.carryOut(req.Context(), op)
@@ -236,18 +236,14 @@ func (t *transport) identify(op *operation, req *http.Request) error {
 	return nil
 }
 
-// send makes one attempt. spelled is what the caller has written into the key
-// header, if anything.
-func (t *transport) send(ctx context.Context, template *http.Request, body []byte, key Key, spelled string, timeout time.Duration) verdict {
+// send makes one attempt. wire is the key as it is written.
+func (t *transport) send(ctx context.Context, template *http.Request, body []byte, key Key, wire string, timeout time.Duration) verdict {
 	cfg := t.client.cfg
-	if spelled == "" {
-		spelled = cfg.Contract.spell(key)
-	}
 	req := template.Clone(keyctx.With(ctx, string(key)))
 	setBody(req, body)
 	deleteHeader(req.Header, cfg.Contract.Header)
 	if !cfg.Contract.Unkeyed {
-		req.Header.Set(cfg.Contract.Header, spelled)
+		req.Header.Set(cfg.Contract.Header, wire)
 	}
 	s := exchange(req, t.base, timeout, cfg.MaxResult, func(int) bool { return true })
 	if s.reply != nil {

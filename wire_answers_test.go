@@ -211,6 +211,7 @@ func TestWireSticky(t *testing.T) {
 func TestWireContractRefused(t *testing.T) {
 	for _, c := range []idem.Contract{
 		{MaxKeyLen: -1}, {MaxKeyLen: 256}, {Retention: -time.Second}, {Header: "Idempotency Key"}, {Header: "Key\r\nX: y"},
+		{ReplayHeader: "a b"}, {RetryHeader: "a:"}, {RetryAfterHeader: "\n"},
 		{Answers: []idem.Answer{{Status: 409}}}, {Answers: []idem.Answer{{Means: idem.MeansMismatch + 1}}}, {Answers: []idem.Answer{{Status: 42, Means: idem.MeansRejected}}},
 	} {
 		if _, err := idem.New(idem.Config{Contract: c}); !errors.Is(err, idem.ErrConfig) {

@@ -279,6 +279,20 @@ func TestWireWithinDo(t *testing.T) {
 				t.Errorf("%v after %d requests, want %v after %d: %v", res.Outcome, len(srv.requests()), row.outcome, row.n, err)
 			}
 		}
+		// A step that was done is not the whole.
+		done := wireDoClient(t, idem.Config{}, wireBase(t))
+		for _, err := range []error{&wireStatusError{200}, io.ErrUnexpectedEOF} {
+			srv := wireServe(t, wireReply(200, "charged"))
+			res, got := idem.Do(t.Context(), done.Client, idem.Intent{}, func(ctx context.Context, key idem.Key) (string, error) {
+				if _, err := wireCharge(done.hc, srv.URL)(idem.WithIntent(ctx, idem.Intent{Key: key.Child("x")}), ""); err != nil {
+					return "", err
+				}
+				return "", err
+			})
+			if res.Outcome != idem.OutcomeUnknown || !errors.Is(got, err) {
+				t.Errorf("%v: %v", res.Outcome, got)
+			}
+		}
 		// A step that was done, and then a refusal by somebody else.
 		srv := wireServe(t, wireReply(200, "charged"), wireReply(429, ""))
 		d := wireDoClient(t, idem.Config{}, wireBase(t))

@@ -110,18 +110,14 @@ func TestWireResponseParts(t *testing.T) {
 			t.Errorf("%d bytes, Content-Length %d, %v: %v", len(res.body), res.resp.ContentLength, res.resp.Header, res.err)
 		}
 	})
-	t.Run("trailers", func(t *testing.T) {
-		res := do(t, http.MethodPost, wireRaw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n7\r\ncharged\r\n0\r\nX-Sum: 42\r\n\r\n"))
-		if res.body != "charged" || res.resp.Trailer.Get("X-Sum") != "42" {
-			t.Errorf("%q, trailer %v: %v", res.body, res.resp.Trailer, res.err)
-		}
-	})
-	t.Run("trailers of a body that is not read ahead", func(t *testing.T) {
-		for _, declared := range []string{"", "Trailer: X-Sum\r\n"} {
-			srv := wireServe(t, wireRaw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"+declared+"\r\n7\r\ncharged\r\n0\r\nX-Sum: 42\r\n\r\n"))
-			res := wireClient(t, idem.Config{}, wireBase(t)).do(t, wireRequestTo(t, http.MethodGet, srv.URL, ""))
-			if res.body != "charged" || res.resp.Trailer.Get("X-Sum") != "42" {
-				t.Errorf("%q, trailer %v: %v", res.body, res.resp.Trailer, res.err)
+	t.Run("trailers, announced or not, read ahead or not", func(t *testing.T) {
+		for _, method := range []string{http.MethodPost, http.MethodGet} {
+			for _, announced := range []string{"", "Trailer: X-Sum\r\n"} {
+				srv := wireServe(t, wireRaw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"+announced+"\r\n7\r\ncharged\r\n0\r\nX-Sum: 42\r\n\r\n"))
+				res := wireClient(t, idem.Config{}, wireBase(t)).do(t, wireRequestTo(t, method, srv.URL, ""))
+				if res.body != "charged" || res.resp.Trailer.Get("X-Sum") != "42" {
+					t.Errorf("%s, %q: %q, trailer %v: %v", method, announced, res.body, res.resp.Trailer, res.err)
+				}
 			}
 		}
 	})

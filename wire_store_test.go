@@ -52,6 +52,23 @@ func TestWireStored(t *testing.T) {
 			res.resp.Header.Set("X-Own", "1") // a nil map would panic
 		}
 	})
+	t.Run("an open key is written as it was first sent", func(t *testing.T) {
+		for _, quoted := range []bool{false, true} {
+			var lines []string
+			base := wireFunc(func(req *http.Request) (*http.Response, error) {
+				lines = append(lines, req.Header.Get("Idempotency-Key"))
+				return wireAnswer(req, map[bool]int{true: 500, false: 200}[len(lines) == 1], ""), nil
+			})
+			store := wireStore(t)
+			for _, q := range []bool{quoted, !quoted} {
+				cfg := idem.Config{Store: store, Contract: idem.Contract{Quoted: q}, Policy: idem.Policy{Attempts: 1}}
+				wireClient(t, cfg, base).do(t, wirePost(t, "http://c.example/").WithContext(intent(t)))
+			}
+			if len(lines) != 2 || lines[0] != lines[1] || (lines[0][0] == '"') != quoted {
+				t.Errorf("quoted %v: %q", quoted, lines)
+			}
+		}
+	})
 	t.Run("keyless too", func(t *testing.T) {
 		srv := wireServe(t, wireReply(200, "done"))
 		w := wireClient(t, idem.Config{Store: wireStore(t), Contract: idem.Keyless}, wireBase(t))

@@ -75,6 +75,9 @@ func TestWireRetryAfter(t *testing.T) {
 			w := wireClient(t, idem.Config{Policy: idem.Policy{Attempts: 4}}, base)
 			start := time.Now()
 			res := w.do(t, wirePost(t, "http://charges.example/"))
+			if res.err == nil {
+				t.Fatalf("B043 %d: no error", status)
+			}
 			if !res.is(idem.ErrRetryAfterTooLong) || res.err.RetryAfter != 30*time.Minute || res.err.Key == "" || res.lastStatus() != status {
 				t.Errorf("B043 %d: %v, asked to wait %v, last status %d", status, res.err, res.err.RetryAfter, res.lastStatus())
 			}
@@ -98,6 +101,15 @@ func TestWireRetryAfter(t *testing.T) {
 		res := wireClient(t, idem.Config{}, base).do(t, wireRequestTo(t, http.MethodGet, "http://charges.example/", ""))
 		if res.resp == nil || res.resp.StatusCode != 503 {
 			t.Errorf("an unkeyed caller gets the last reply as net/http gives it, not %v", res.err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		base, n := wireSteps(wireStatusOf(503, "Retry-After: 10"))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		res := wireClient(t, idem.Config{}, base).do(t, wireRequestTo(t, http.MethodGet, "http://charges.example/", "").WithContext(ctx))
+		if !res.is(context.Canceled) || n.Load() != 1 {
+			t.Errorf("an unkeyed caller who stops is told so, not %v after %d requests", res.err, n.Load())
 		}
 	})
 }
