@@ -92,6 +92,9 @@ func (a *attempt) classify(caller, ctx context.Context, err error) verdict {
 	switch {
 	case hasStatus:
 		return verdict{outcome: OutcomeUnknown, status: status}
+	case errors.Is(err, ErrPayloadMismatch):
+		// A second request under one key: it would be refused each time.
+		return verdict{outcome: OutcomeUnknown}
 	case caller.Err() != nil:
 		return verdict{outcome: OutcomeUnknown}
 	}

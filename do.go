@@ -108,6 +108,9 @@ func newCall[T any](ctx context.Context, c *Client, in Intent, call func(context
 		return nil, err
 	}
 	op.name()
+	if err := op.checkKey(); err != nil {
+		return nil, err
+	}
 	op.origin = op.scope
 	fingerprint, err := Fingerprint(in.Payload)
 	if err != nil {

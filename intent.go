@@ -31,7 +31,7 @@ type Intent struct {
 	Payload any
 	// Match limits an intent in a context to the requests that it is for: an
 	// SDK may send others under the same context, for a token, say. Nil means
-	// every POST and PATCH. Only Transport reads it.
+	// every request but GET, HEAD, OPTIONS and TRACE. Only Transport reads it.
 	Match func(*http.Request) bool
 }
 

@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"strconv"
 	"sync/atomic"
@@ -33,8 +34,6 @@ type operation struct {
 	// repeatable: an attempt with an unknown outcome may be repeated, since
 	// the server honours the key, or since the method is idempotent.
 	repeatable bool
-	// margin before the callers' deadline at which the call ends by itself.
-	margin time.Duration
 	// held is what an earlier hop of a redirect has claimed.
 	held *holding
 	// requests binds the requests that a decorated function sends.
@@ -59,6 +58,15 @@ func (op *operation) name() {
 	case op.intent.Key != "":
 		op.named, op.id = true, keystore.RecordID(keystore.Client, op.scope, "key", string(op.intent.Key))
 	}
+}
+
+// checkKey refuses a key that the server would not take.
+func (op *operation) checkKey() error {
+	limit := op.client.cfg.Contract.MaxKeyLen
+	if key := op.newKey(0); len(key) > limit {
+		return badKey(fmt.Sprintf("has %d characters; the server takes %d", len(key), limit), key)
+	}
+	return nil
 }
 
 // newKey returns the operation's key in one generation: the one that the

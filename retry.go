@@ -84,8 +84,8 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 	op.sending.Store(h.key)
 	// limit is the deadline for attempts; it changes as callers join.
 	limit := func() time.Time {
-		if d, ok := until(); ok && d.Add(-op.margin).Before(overall) {
-			return d.Add(-op.margin)
+		if d, ok := until(); ok && d.Before(overall) {
+			return d
 		}
 		return overall
 	}

@@ -16,7 +16,8 @@ import (
 // no request that it is given.
 //
 // A request gets a key if it is a POST or PATCH, if its context has an Intent
-// (see WithIntent), or if it carries the contract's header already. Without an
+// that is for it (see WithIntent), or if it carries the contract's header
+// already. Without an
 // intent and a header the key is random and lives as long as the call. GET,
 // HEAD, OPTIONS, PUT and DELETE are retried without a key. Everything else is
 // left to base.
@@ -81,11 +82,12 @@ func trailOf(resp *http.Response) *trail {
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := checkRequest(req); err != nil {
-		return nil, t.refuse(req, err)
+		return nil, t.refuse(req, Intent{}, err)
 	}
-	if stop := req.Context().Err(); stop != nil {
+	if req.Context().Err() != nil {
 		closeBody(req)
-		return nil, &Error{Outcome: OutcomeNotExecuted, Cause: stopCause(req.Context())}
+		op := &operation{scope: t.client.cfg.Scope}
+		return nil, t.ended(req, op, op.failedAs(OutcomeNotExecuted, "", stopCause(req.Context())))
 	}
 	// The key header of a redirect's first request is copied to its hops.
 	if req.Response != nil && (req.Method == http.MethodGet || req.Method == http.MethodHead) {
@@ -105,7 +107,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if b == nil { // the application's intent outranks an SDK's header
 		var err error
 		if key, spelled, err = headerKey(req.Header, t.client.cfg.Contract); err != nil {
-			return nil, t.refuse(req, err)
+			return nil, t.refuse(req, Intent{}, err)
 		}
 	}
 	switch {
@@ -134,13 +136,24 @@ func (in Intent) matches(req *http.Request) bool {
 	if in.Match != nil {
 		return in.Match(req)
 	}
-	return posts(req.Method)
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return false
+	}
+	return true
 }
 
 // refuse closes the request's body and returns a local fault.
-func (t *transport) refuse(req *http.Request, err error) error {
+func (t *transport) refuse(req *http.Request, in Intent, err error) error {
 	closeBody(req)
-	return t.client.refuse(req.Context(), Intent{}, err)
+	return t.client.refuse(req.Context(), in, err)
+}
+
+// ended tells the observer of an operation that ends before any attempt, and
+// returns what the caller is told.
+func (t *transport) ended(req *http.Request, op *operation, end ending) error {
+	observe(req.Context(), t.client.cfg.Observer, end.event(op, time.Now()))
+	return end.err
 }
 
 // keyed carries out a request under a key.
@@ -167,10 +180,10 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 		op.named, op.id, op.fingerprint = first.op.named, first.op.id, first.op.fingerprint
 		if originOf(req.URL) != first.origin {
 			closeBody(req)
-			return nil, op.failedAs(OutcomeUnknown, first.report.Key, ErrCrossOrigin).err
+			return nil, t.ended(req, op, op.failedAs(OutcomeUnknown, first.report.Key, ErrCrossOrigin))
 		}
 	} else if err := t.identify(op, req); err != nil {
-		return nil, t.refuse(req, err)
+		return nil, t.refuse(req, op.intent, err)
 	}
 	body, err := freeze(req, c.cfg.MaxRequest)
 	if err == nil && !hop {
@@ -180,7 +193,7 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 		}
 	}
 	if err != nil {
-		return nil, op.failed(OutcomeRejected, err).err
+		return nil, t.ended(req, op, op.failed(OutcomeRejected, err))
 	}
 	template := templateOf(req)
 	var last verdict
@@ -230,10 +243,7 @@ func (t *transport) identify(op *operation, req *http.Request) error {
 		return err
 	}
 	op.name()
-	if key := op.newKey(0); len(key) > t.client.cfg.Contract.MaxKeyLen {
-		return badKey(fmt.Sprintf("has %d characters; the server takes %d", len(key), t.client.cfg.Contract.MaxKeyLen), key)
-	}
-	return nil
+	return op.checkKey()
 }
 
 // send makes one attempt. wire is the key as it is written.
@@ -259,7 +269,7 @@ func (t *transport) unkeyed(req *http.Request) (*http.Response, error) {
 	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), repeatable: true}
 	body, rest, err := freezePart(req, c.cfg.MaxRequest)
 	if err != nil {
-		return nil, &Error{Outcome: OutcomeRejected, Cause: err}
+		return nil, t.ended(req, op, op.failed(OutcomeRejected, err))
 	}
 	template := templateOf(req)
 	var last verdict

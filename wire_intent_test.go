@@ -29,7 +29,8 @@ func TestWireWhichRequests(t *testing.T) {
 		{name: "PURGE", method: "PURGE"},
 		{name: "B052 PUT with a key", method: "PUT", header: http.Header{"Idempotency-Key": {own}}, keys: []string{own}},
 		{name: "PURGE with a key", method: "PURGE", header: http.Header{"Idempotency-Key": {own}}, keys: []string{own}},
-		{name: "GET with an intent, which is for POSTs", method: "GET", intent: &idem.Intent{Scope: "s", ID: "1"}},
+		{name: "PUT with an intent", method: "PUT", intent: &idem.Intent{Scope: "s", ID: "1"}, keys: []string{string(idem.DeriveKey("intent", "s", "1"))}},
+		{name: "GET with an intent, which asks for no effect", method: "GET", intent: &idem.Intent{Scope: "s", ID: "1"}},
 		{name: "DELETE with an intent that is for it", method: "DELETE", keys: []string{string(idem.DeriveKey("intent", "s", "1"))},
 			intent: &idem.Intent{Scope: "s", ID: "1", Match: func(r *http.Request) bool { return r.Method == "DELETE" }}},
 		{name: "POST with an intent that is not for it", method: "POST", keys: []string{"*"},
@@ -121,8 +122,8 @@ func TestWireIntentBinds(t *testing.T) {
 		ctx := idem.WithIntent(t.Context(), in)
 		do(t, w, ctx, "POST", url, wireBody)
 		for _, other := range [][3]string{{"POST", url + "/1/capture", wireBody}, {"POST", url + "?x", wireBody}, {"PATCH", url, wireBody}, {"POST", url, wireBody + " "}} {
-			if res := do(t, w, ctx, other[0], other[1], other[2]); !res.is(idem.ErrPayloadMismatch) || res.outcome() != idem.OutcomeRejected {
-				t.Errorf("%q: %v", other, res.err)
+			if res := do(t, w, ctx, other[0], other[1], other[2]); !res.is(idem.ErrPayloadMismatch) || res.outcome() != idem.OutcomeRejected || res.event.Name != idem.EventMismatch {
+				t.Errorf("%q: %v, event %q", other, res.err, res.event.Name)
 			}
 		}
 		if n.Load() != 1 {

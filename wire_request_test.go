@@ -122,6 +122,9 @@ func TestWireRefusedLocally(t *testing.T) {
 			if body.closed != 1 {
 				t.Errorf("the body was closed %d times", body.closed)
 			}
+			if res.event.Name != idem.EventRefused || !errors.Is(res.event.Err, row.is) {
+				t.Errorf("event %q: %v", res.event.Name, res.event.Err)
+			}
 			if strings.ContainsAny(res.err.Error(), "\r\n\x00") {
 				t.Errorf("the error %q has control characters", res.err)
 			}
@@ -136,7 +139,7 @@ func TestWireRefusedLocally(t *testing.T) {
 			req.Body = body
 			base, n := wireSteps(wireStatusOf(200))
 			res := wireClient(t, idem.Config{}, base).do(t, req)
-			if res.outcome() != idem.OutcomeNotExecuted || !res.is(context.Canceled) || n.Load() != 0 || body.closed != 1 {
+			if res.outcome() != idem.OutcomeNotExecuted || !res.is(context.Canceled) || n.Load() != 0 || body.closed != 1 || res.event.Name != idem.EventFailed {
 				t.Errorf("%s: %v, %d requests, body closed %d times", method, res.err, n.Load(), body.closed)
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net/http"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/idem-go/idem/keystore"
 )
@@ -55,7 +57,7 @@ const (
 
 // Encode returns the stored form.
 func Encode(a Answer) []byte {
-	h, err := json.Marshal(head{a.Status, a.Header, a.Reason})
+	h, err := json.Marshal(head{a.Status, recode(a.Header, widen), a.Reason})
 	if err != nil {
 		panic("idem: stored: a head of ints and strings always encodes: " + err.Error())
 	}
@@ -91,6 +93,50 @@ func Decode(b []byte) (Answer, error) {
 	if err := json.Unmarshal(rest[:n], &h); err != nil {
 		return Answer{}, fmt.Errorf("%w: the stored answer's head: %w", keystore.ErrCorrupt, err)
 	}
-	a.Status, a.Header, a.Reason, a.Body = h.Status, h.Header, h.Reason, rest[n:]
+	a.Status, a.Header, a.Reason, a.Body = h.Status, recode(h.Header, narrow), h.Reason, rest[n:]
 	return a, nil
+}
+
+// recode returns a header with every value recoded. Header values are bytes,
+// and need not be the UTF-8 that JSON asks for.
+func recode(h http.Header, recode func(string) string) http.Header {
+	if h == nil {
+		return nil
+	}
+	out := make(http.Header, len(h))
+	for name, values := range h {
+		var recoded []string
+		for _, v := range values {
+			recoded = append(recoded, recode(v))
+		}
+		out[recode(name)] = recoded // also without values: that keeps net/http from sniffing
+	}
+	return out
+}
+
+// widen makes each byte of s a rune; narrow undoes that.
+func widen(s string) string {
+	if isASCII(s) {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		b.WriteRune(rune(c))
+	}
+	return b.String()
+}
+
+func narrow(s string) string {
+	if isASCII(s) {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for _, r := range s {
+		b = append(b, byte(r))
+	}
+	return string(b)
+}
+
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
