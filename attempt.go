@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -90,6 +91,8 @@ func (a *attempt) classify(caller, ctx context.Context, err error) verdict {
 		}
 	}
 	switch {
+	case len(a.exchanges) == 1 && a.exchanges[0].outcome == OutcomeExecuted && undecodable(err):
+		return verdict{outcome: OutcomeExecuted, cause: ErrResultLost}
 	case hasStatus:
 		return verdict{outcome: OutcomeUnknown, status: status}
 	case errors.Is(err, ErrPayloadMismatch):
@@ -103,6 +106,13 @@ func (a *attempt) classify(caller, ctx context.Context, err error) verdict {
 		return verdict{outcome: OutcomeUnknown, retry: true}
 	}
 	return verdict{outcome: OutcomeUnknown}
+}
+
+// undecodable tells that a whole reply could not be decoded.
+func undecodable(err error) bool {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	return errors.As(err, &syntax) || errors.As(err, &kind)
 }
 
 // byOutcome is the verdict of an error that says what it proves.

@@ -84,13 +84,12 @@ func judgeReply(r *reply, c Contract, keyed bool) verdict {
 	}
 	switch {
 	case ok:
+	case status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect:
+		v = judgeHop(r) // marked as a replay or not
 	case keyed && marker == "true":
 		v = judgeReplay(status)
 	default:
 		v = judgeStatus(status, keyed)
-		if status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect {
-			v = judgeHop(r)
-		}
 	}
 	v.replayed = marker == "true"
 	// A 5xx may come from whoever stands in front of the server.

@@ -73,6 +73,11 @@ func (fs *flights) do(ctx context.Context, op *operation, run call) (end ending,
 func (fs *flights) board(ctx context.Context, op *operation, run call) (f *flight, joined bool, refused *ending) {
 	refuse := func(o Outcome, err error) (*flight, bool, *ending) {
 		end := op.failed(o, err)
+		if f != nil {
+			if key, ok := f.op.sending.Load().(Key); ok { // what the intent goes out under now
+				end = op.failedAs(o, key, err)
+			}
+		}
 		return nil, false, &end
 	}
 	for {

@@ -66,7 +66,7 @@ func Do[T any](ctx context.Context, c *Client, in Intent, call func(ctx context.
 
 // Wrap turns a function into one that happens once per intent. intentOf names
 // the intent of an argument; if it leaves the Payload nil, the argument is the
-// payload. The function returned has the contract of Do.
+// payload. An intent without ID and Key is protected within its call only. The function returned has the contract of Do.
 func Wrap[Req, Resp any](c *Client, intentOf func(Req) Intent, call func(ctx context.Context, key Key, req Req) (Resp, error)) func(context.Context, Req) (Resp, error) {
 	wrapped := WrapResult(c, intentOf, call)
 	return func(ctx context.Context, req Req) (Resp, error) {
@@ -111,20 +111,22 @@ func newCall[T any](ctx context.Context, c *Client, in Intent, call func(context
 	if err := op.checkKey(); err != nil {
 		return nil, err
 	}
-	op.origin = op.scope
 	fingerprint, err := Fingerprint(in.Payload)
 	if err != nil {
 		return nil, err
 	}
 	op.fingerprint = fingerprint
 	op.resultType = reflect.TypeFor[T]()
+	if attemptFrom(ctx) != nil {
+		op.policy.Attempts = 1 // the call around this one repeats it
+	}
 	if op.named {
 		if within(ctx, op) {
 			return nil, ErrReentrant
 		}
 		if c.cfg.Store != nil && c.cfg.Encode == nil {
 			if err := canon.CheckResult(op.resultType); err != nil {
-				return nil, fmt.Errorf("%w: %w; or set Config.Encode and Config.Decode", ErrResultType, err)
+				return nil, fmt.Errorf("%w: %w; change the type, or set Config.Encode and Config.Decode", ErrResultType, err)
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func (e *Error) Error() string {
 		}
 	}
 	if e.Key != "" {
-		b.WriteString(" (key " + e.Key.Digest() + ")")
+		b.WriteString(" (key digest " + e.Key.Digest() + ")")
 	}
 	for _, err := range []error{e.Cause, e.Last} {
 		if err != nil {

@@ -235,7 +235,7 @@ func ExampleNotExecuted() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, idem.ErrNotExecuted))
 	// Output:
-	// idem: not-executed after 4 attempts (key 797ba9c81023): the queue is full
+	// idem: not-executed after 4 attempts (key digest 797ba9c81023): the queue is full
 	// true
 }
 
@@ -244,7 +244,7 @@ func ExampleRejected() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, idem.ErrRejected))
 	// Output:
-	// idem: rejected after 1 attempt (key 797ba9c81023): the card is stolen
+	// idem: rejected after 1 attempt (key digest 797ba9c81023): the card is stolen
 	// true
 }
 
@@ -253,7 +253,7 @@ func ExampleUnknown() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, idem.ErrOutcomeUnknown))
 	// Output:
-	// idem: unknown after 4 attempts (key 797ba9c81023): no answer
+	// idem: unknown after 4 attempts (key digest 797ba9c81023): no answer
 	// true
 }
 

@@ -28,7 +28,7 @@ type operation struct {
 	credentials [32]byte
 
 	policy Policy
-	origin string // whose retry budget
+	origin string // whose retry budget; empty for functions
 	// sendsKey: the requests carry the key, and the server honours it.
 	sendsKey bool
 	// repeatable: an attempt with an unknown outcome may be repeated, since
@@ -88,6 +88,12 @@ func (op *operation) newKey(generation uint32) Key {
 // failed is the ending of an operation of whose attempts, if any, nothing is
 // known.
 func (op *operation) failed(o Outcome, cause error) ending {
+	if op.held != nil {
+		if op.held.unknown {
+			o = OutcomeUnknown
+		}
+		return op.failedAs(o, op.held.key, cause)
+	}
 	key, ok := op.sending.Load().(Key)
 	if !ok && op.named && (op.intent.Key != "" || !op.client.cfg.RandomKeys) {
 		key = op.newKey(0)

@@ -38,7 +38,8 @@ type Policy struct {
 	// InFlightWait is how long a call waits, in sum, for another owner of the
 	// same intent. 0 means 30 s.
 	InFlightWait time.Duration
-	// RetryBudget is how many retries an origin may have open: each retry
+	// RetryBudget is how many retries an origin may have open, a server or, for
+	// decorated functions, the client: each retry
 	// takes one, each definite answer gives one back. When it is spent, calls
 	// end with ErrRetryBudget instead of loading a server that is down. 0
 	// means 100.

@@ -136,6 +136,9 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 			if err := c.expired(rec); err != nil {
 				return nil, op.failedAs(OutcomeUnknown, key, err)
 			}
+			if !op.repeatable {
+				return nil, op.failedAs(OutcomeUnknown, key, errNotRepeatable)
+			}
 			seen, p.Takeover = &rec, true
 		case keystore.InFlight:
 			seen = &rec
@@ -166,6 +169,8 @@ func (c *Client) expired(rec keystore.Record) error {
 	}
 	return fmt.Errorf("%w: first sent %v ago, remembered for %v", ErrKeyExpired, rec.Age.Round(time.Second), keep)
 }
+
+var errNotRepeatable = errors.New("idem: an earlier attempt's outcome is unknown, and the server does not honour keys")
 
 var errRefusedElsewhere = errors.New("idem: the owner that was waited for had a definite refusal")
 

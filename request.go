@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/idem-go/idem/internal/canon"
@@ -27,17 +28,30 @@ func checkRequest(req *http.Request) error {
 	case req.Method != "" && !isToken(req.Method):
 		return fmt.Errorf("%w: the method %q is no token", ErrInvalidIntent, req.Method)
 	}
+	if hasControl(u.RequestURI()) || hasControl(req.Host) {
+		return fmt.Errorf("%w: the URL or the host has a control character", ErrInvalidIntent)
+	}
+	for name := range req.Trailer {
+		switch n := http.CanonicalHeaderKey(name); {
+		case !isToken(name), n == "Transfer-Encoding", n == "Trailer", n == "Content-Length":
+			return fmt.Errorf("%w: %q can't be a trailer", ErrInvalidIntent, name)
+		}
+	}
 	for name, values := range req.Header {
 		if !isToken(name) {
 			return fmt.Errorf("%w: the header name %q is no token", ErrInvalidIntent, name)
 		}
 		for _, v := range values {
-			if i := strings.IndexFunc(v, func(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }); i >= 0 {
-				return fmt.Errorf("%w: the header %s has the control character %q", ErrInvalidIntent, name, v[i])
+			if hasControl(strings.ReplaceAll(v, "\t", "")) {
+				return fmt.Errorf("%w: the header %s has a control character: %q", ErrInvalidIntent, name, v)
 			}
 		}
 	}
 	return nil
+}
+
+func hasControl(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }) >= 0
 }
 
 // isToken tells whether s is a token of RFC 9110 5.6.2.
@@ -94,9 +108,14 @@ func originOf(u *url.URL) string {
 func credentialsOf(h http.Header, c Contract) [32]byte {
 	d := sha256.New()
 	for _, name := range append([]string{"Authorization", "Cookie"}, c.Credentials...) {
-		for _, v := range h.Values(name) {
-			fmt.Fprintf(d, "%q %q\n", name, v)
+		var lines []string
+		for n, values := range h {
+			if strings.EqualFold(n, name) { // it goes out in any spelling
+				lines = append(lines, values...)
+			}
 		}
+		slices.Sort(lines)
+		fmt.Fprintf(d, "%q %q\n", name, lines)
 	}
 	return [32]byte(d.Sum(nil))
 }
@@ -104,7 +123,11 @@ func credentialsOf(h http.Header, c Contract) [32]byte {
 // fingerprintOf is the fingerprint of a request, with the intent's payload
 // hashed in if there is one.
 func fingerprintOf(req *http.Request, body []byte, payload any) ([32]byte, error) {
-	r := canon.Request{Origin: originOf(req.URL), Method: req.Method, Path: req.URL.EscapedPath(),
+	origin := originOf(req.URL)
+	if req.Host != "" && req.Host != req.URL.Host {
+		origin += " as " + strings.ToLower(req.Host)
+	}
+	r := canon.Request{Origin: origin, Method: req.Method, Path: req.URL.EscapedPath(),
 		Query: req.URL.RawQuery, ContentType: req.Header.Get("Content-Type"), Body: body}
 	if payload != nil {
 		sum, err := Fingerprint(payload)
@@ -137,12 +160,15 @@ func freeze(req *http.Request, limit int64) ([]byte, error) {
 // limit is not read, and the whole body is returned as a stream.
 func freezePart(req *http.Request, limit int64) (body []byte, rest io.ReadCloser, err error) {
 	if req.Body == nil || req.Body == http.NoBody {
-		return nil, nil, nil
+		if req.ContentLength > 0 {
+			err = fmt.Errorf("%w: the request has no body, its ContentLength says %d", ErrInvalidIntent, req.ContentLength)
+		}
+		return nil, nil, err
 	}
 	if req.ContentLength > limit {
 		return nil, req.Body, nil
 	}
-	body, err = io.ReadAll(io.LimitReader(req.Body, limit+1))
+	body, err = readAll(req, limit+1)
 	if err == nil && int64(len(body)) > limit {
 		return nil, struct {
 			io.Reader
@@ -157,6 +183,39 @@ func freezePart(req *http.Request, limit int64) (body []byte, rest io.ReadCloser
 		return nil, nil, fmt.Errorf("%w: the request body has %d bytes, its ContentLength says %d", ErrInvalidIntent, len(body), req.ContentLength)
 	}
 	return body, nil, nil
+}
+
+// readAll reads the body to its end, or n bytes. A body that comes from
+// somewhere may stall; then the end of the context is not waited out.
+func readAll(req *http.Request, n int64) ([]byte, error) {
+	body := io.LimitReader(req.Body, n)
+	if req.GetBody != nil { // net/http sets it for what is in memory
+		return io.ReadAll(body)
+	}
+	type result struct {
+		b   []byte
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		b, err := io.ReadAll(body)
+		done <- result{b, err}
+	}()
+	select {
+	case r := <-done:
+		return r.b, r.err
+	case <-req.Context().Done():
+		return nil, stopCause(req.Context())
+	}
+}
+
+// localFault is the outcome of a request that could not be sent for its own
+// sake, or because its caller has stopped.
+func localFault(req *http.Request) Outcome {
+	if req.Context().Err() != nil {
+		return OutcomeNotExecuted
+	}
+	return OutcomeRejected
 }
 
 // templateOf is what the attempts copy: the request without its body, and

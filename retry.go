@@ -157,7 +157,7 @@ func (run *progress) try(ctx context.Context, timeout, wait time.Duration) verdi
 		run.number++
 	}
 	run.sends += v.sends
-	if v.outcome == OutcomeUnknown || v.resent && v.outcome != OutcomeExecuted {
+	if v.outcome == OutcomeUnknown && !v.hop || v.resent && v.outcome != OutcomeExecuted {
 		run.unknown = true
 	}
 	run.last = v
@@ -206,7 +206,7 @@ func (run *progress) end(cause error, retryAfter time.Duration) ending {
 		return end
 	}
 	if v.hop {
-		run.held.unknown = run.unknown && len(run.attempts) > 1
+		run.held.unknown = run.unknown
 		end.held = run.held
 	}
 	if v.redirect {

@@ -23,6 +23,7 @@ import (
 func (c *Client) settle(ctx context.Context, op *operation, h *holding, end *ending) (later func()) {
 	if end.hop {
 		h.keeper.Stop()
+		c.release(ctx, h.owner, keystore.Abandon)
 		return nil
 	}
 	// The callers may all have left; the record is settled all the same.

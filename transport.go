@@ -81,13 +81,19 @@ func trailOf(resp *http.Response) *trail {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if carried(req.Context()) {
+		return t.base.RoundTrip(req)
+	}
 	if err := checkRequest(req); err != nil {
 		return nil, t.refuse(req, Intent{}, err)
 	}
 	if req.Context().Err() != nil {
 		closeBody(req)
-		op := &operation{scope: t.client.cfg.Scope}
-		return nil, t.ended(req, op, op.failedAs(OutcomeNotExecuted, "", stopCause(req.Context())))
+		op := &operation{client: t.client, scope: t.client.cfg.Scope}
+		if first := trailOf(req.Response); first != nil && first.op != nil { // between two hops
+			op.intent, op.scope, op.held = first.op.intent, first.op.scope, first.held
+		}
+		return nil, t.ended(req, op, op.failed(OutcomeNotExecuted, stopCause(req.Context())))
 	}
 	// The key header of a redirect's first request is copied to its hops.
 	if req.Response != nil && (req.Method == http.MethodGet || req.Method == http.MethodHead) {
@@ -96,8 +102,15 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.unkeyed(req)
 	}
 	b := intentFrom(req.Context())
-	if a := attemptFrom(req.Context()); a != nil && (b == nil || b.within != a) {
-		return t.within(a, req)
+	a := attemptFrom(req.Context())
+	if a != nil && (b == nil || b.within != a) {
+		switch b = nil; {
+		case a.op.client == t.client:
+			return t.within(a, req)
+		case !posts(req.Method):
+			return t.aside(a, req)
+		}
+		// Another client's server: the attempt's key is not for it.
 	}
 	if b != nil && !b.matches(req) {
 		b = nil
@@ -143,6 +156,12 @@ func (in Intent) matches(req *http.Request) bool {
 	return true
 }
 
+type carriedKey struct{}
+
+// carried tells that the request is an attempt already, on its way through the
+// RoundTripper below: layers do not repeat each other's attempts.
+func carried(ctx context.Context) bool { return ctx.Value(carriedKey{}) != nil }
+
 // refuse closes the request's body and returns a local fault.
 func (t *transport) refuse(req *http.Request, in Intent, err error) error {
 	closeBody(req)
@@ -166,11 +185,12 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 	switch {
 	case b != nil:
 		op.intent = b.Intent
-		if b.within != nil {
-			op.policy.Attempts = 1 // the call around this one repeats it
-		}
 	case spelled != "":
 		op.intent.Key, op.header = key, spelled
+	}
+	around := attemptFrom(req.Context())
+	if around != nil {
+		op.policy.Attempts = 1 // the call around this one repeats it
 	}
 	first := trailOf(req.Response)
 	hop := first != nil && first.op != nil
@@ -193,7 +213,7 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 		}
 	}
 	if err != nil {
-		return nil, t.ended(req, op, op.failed(OutcomeRejected, err))
+		return nil, t.ended(req, op, op.failed(localFault(req), err))
 	}
 	template := templateOf(req)
 	var last verdict
@@ -206,8 +226,8 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 	if b != nil && end.report.Outcome == OutcomeRejected {
 		b.release()
 	}
-	if b != nil && b.within != nil && !end.hop {
-		b.within.exchanged(end.exchange(&last))
+	if around != nil && !end.hop {
+		around.exchanged(end.exchange(&last))
 	}
 	return t.answer(req, op, end)
 }
@@ -243,13 +263,17 @@ func (t *transport) identify(op *operation, req *http.Request) error {
 		return err
 	}
 	op.name()
+	if op.named && within(req.Context(), op) {
+		return ErrReentrant
+	}
 	return op.checkKey()
 }
 
 // send makes one attempt. wire is the key as it is written.
 func (t *transport) send(ctx context.Context, template *http.Request, body []byte, key Key, wire string, timeout time.Duration) verdict {
 	cfg := t.client.cfg
-	req := template.Clone(keyctx.With(ctx, string(key)))
+	ctx = context.WithValue(keyctx.With(ctx, string(key)), carriedKey{}, true)
+	req := template.Clone(ctx)
 	setBody(req, body)
 	deleteHeader(req.Header, cfg.Contract.Header)
 	if !cfg.Contract.Unkeyed {
@@ -269,7 +293,7 @@ func (t *transport) unkeyed(req *http.Request) (*http.Response, error) {
 	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), repeatable: true}
 	body, rest, err := freezePart(req, c.cfg.MaxRequest)
 	if err != nil {
-		return nil, t.ended(req, op, op.failed(OutcomeRejected, err))
+		return nil, t.ended(req, op, op.failed(localFault(req), err))
 	}
 	template := templateOf(req)
 	var last verdict
@@ -310,7 +334,9 @@ func (t *transport) answer(req *http.Request, op *operation, end ending) (*http.
 		tr.report, tr.op, tr.held = end.report, op, end.held
 	}
 	resp, ok := r.response(req.WithContext(context.WithValue(req.Context(), trailKey{}, tr)))
-	if !ok {
+	if !ok && end.err != nil {
+		return nil, end.err
+	} else if !ok {
 		return nil, &Error{Outcome: end.report.Outcome, Key: end.report.Key, Scope: op.scope, ID: op.intent.ID, Attempts: end.report.Attempts, Cause: ErrResultNotRetained}
 	}
 	return resp, nil

@@ -28,7 +28,7 @@ func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error
 		}
 	}
 	if err != nil {
-		return nil, a.op.failedAs(OutcomeRejected, a.key, err).err
+		return nil, a.op.failedAs(localFault(req), a.key, err).err
 	}
 	v := t.send(req.Context(), templateOf(req), body, a.key, a.op.wire, cfg.Policy.AttemptTimeout)
 	if first != nil {
