@@ -35,6 +35,40 @@
 // and leaves a tombstone: retries are told how it ended, and it is
 // never run again.
 //
+// # Transactions
+//
+// With Effects Transaction the handler or function runs inside InTx of the
+// store: it finds the transaction by its context (pgstore.TxFrom,
+// sqlitestore.TxFrom), and what it does there is committed together with the
+// record, before the answer is written. All of its effects must be in that
+// transaction. A failure, a panic, and MaxRun roll them back, and the next
+// attempt runs. So does the process' death: the claim is part of the
+// transaction and needs no lease. A definitive refusal (4xx, idem.Rejected) is
+// recorded, but rolls back what was done on the way to it.
+//
+// Until the commit nothing may leave, so the whole answer is held back: the
+// ResponseWriter can neither flush nor be hijacked, and an answer over
+// Config.MaxResponse is rolled back. Duplicates in the same process wait in
+// memory, and those elsewhere for a moment at a time in a transaction of their
+// own: none of them keeps a connection while it waits. Requests that run
+// unprotected, on an optional route, have no transaction.
+//
+// Where a commit fails, the record is asked whether it happened. If that
+// can't be told either, the outcome is unknown, and a retry is safe: it finds
+// the record, or runs.
+//
+// # Unresolved records
+//
+// What may have happened is never run again by itself. Such a record answers
+// recovery-required until somebody has found out what became of it and says so
+// through the store; it does not expire. Query{Unresolved: true} finds it, its
+// Meta names scope, key and path. To settle it, take it over under its own
+// fingerprint, and complete it, or free it for another attempt:
+//
+//	c, err := store.Claim(ctx, keystore.ClaimParams{ID: rec.ID, Scope: rec.Scope, Fingerprint: rec.Fingerprint,
+//		Nonce: nonce, Lease: time.Minute, Begun: true, Takeover: true})
+//	err = store.Release(ctx, c.Owner, keystore.ReleaseParams{How: keystore.Forget}) // it did not happen
+//
 // # Problems
 //
 // Refusals are application/problem+json (RFC 9457) with these codes:
@@ -50,7 +84,10 @@
 //	in-flight              409  another attempt is running; 425 with Config.TooEarly
 //	recovery-required      409  nobody knows whether it was executed
 //	response-not-retained  409  executed, but the answer was not kept
+//	answer-too-large       500  rolled back: the answer is over Config.MaxResponse
 //	record-unreadable      500  the record is corrupt or of a newer format
 //	store-unavailable      503  the store failed, the handler did not run
+//	rolled-back            503  the transaction could not be committed
+//	commit-unknown         503  nobody knows whether the transaction was committed
 //	shutting-down          503  Shutdown was called
 package server

@@ -31,6 +31,7 @@ const (
 	Idempotent
 	// Transaction: effect and record are committed in one transaction of a
 	// store that implements keystore.Transactor. A failure rolls both back.
+	// See the package documentation.
 	Transaction
 )
 
@@ -51,9 +52,13 @@ func (e Effects) check(store keystore.Store) error {
 		if _, ok := store.(keystore.Transactor); !ok {
 			return badConfig("Effects", fmt.Sprintf("is Transaction, but the store has no transactions: %T does not implement keystore.Transactor; use another store or another mode", store))
 		}
-		return badConfig("Effects", "is Transaction, which this version can't run yet; use Marked")
+		return nil
 	}
-	return badConfig("Effects", "is "+e.String()+`; declare what may be run again after a failure:
+	is := "is not set"
+	if e != 0 {
+		is = "is " + e.String()
+	}
+	return badConfig("Effects", is+`; declare what may be run again after a failure:
 	server.Opaque       nothing, unless the code says that nothing happened
 	server.Marked       what failed before it called server.BeginEffect
 	server.Idempotent   everything; the code hands a derived key downstream
@@ -121,7 +126,7 @@ func (ex *execution) beginEffect(ctx context.Context) error {
 		}
 	}
 	if ex.op.route.effects != Marked || ex.begun {
-		if !ex.keeper.Alive() {
+		if ex.keeper != nil && !ex.keeper.Alive() {
 			return fmt.Errorf("%w: it could not be renewed in time", idem.ErrLeaseLost)
 		}
 		return nil

@@ -57,7 +57,7 @@ func ExampleNew() {
 	_, err := server.New(server.Config{Store: store, Scope: server.SingleTenant})
 	fmt.Println(err)
 	// Output:
-	// idem: invalid config: Effects is none; declare what may be run again after a failure:
+	// idem: invalid config: Effects is not set; declare what may be run again after a failure:
 	// 	server.Opaque       nothing, unless the code says that nothing happened
 	// 	server.Marked       what failed before it called server.BeginEffect
 	// 	server.Idempotent   everything; the code hands a derived key downstream

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 
 // execution is the run of one granted claim.
 type execution struct {
-	op     *operation
-	owner  keystore.Owner
+	op    *operation
+	owner keystore.Owner
+	// keeper is nil in a transaction: its claim ends with it.
 	keeper *lease.Keeper
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -44,10 +46,34 @@ func executionFrom(ctx context.Context) *execution {
 	return ex
 }
 
-// within tells whether ctx is inside the execution of this very record.
-func (op *operation) within(ctx context.Context) bool {
+// withoutClaim is ctx for code that runs without a claim of its own. A claim
+// around it still protects it.
+func withoutClaim(ctx context.Context) context.Context {
+	if executionFrom(ctx) != nil {
+		return ctx
+	}
+	return withExecution(ctx, unprotected)
+}
+
+// running tells whether ctx is inside a protected call that has not ended. A
+// context may outlive its call.
+func running(ctx context.Context) *execution {
 	ex := executionFrom(ctx)
-	return ex != nil && ex != unprotected && ex.op.record == op.record
+	if ex == nil || ex == unprotected || context.Cause(ex.ctx) == errEnded {
+		return nil
+	}
+	return ex
+}
+
+// within tells whether ctx is inside the execution of this very record. A layer
+// with another store has another record.
+func (op *operation) within(ctx context.Context) bool {
+	ex := running(ctx)
+	return ex != nil && ex.op.record == op.record && (ex.op.server == op.server || sameStore(ex.op.server.cfg.Store, op.server.cfg.Store))
+}
+
+func sameStore(a, b keystore.Store) bool {
+	return reflect.TypeOf(a).Comparable() && a == b
 }
 
 // execution starts the run of a granted claim under ctx. It is nil if the
@@ -91,6 +117,8 @@ type settlement struct {
 	settled bool
 	// fenced: the record has another owner.
 	fenced bool
+	// failure is the error that the run itself returned.
+	failure error
 }
 
 // source tells whether the run has an outcome of its own.
@@ -150,6 +178,7 @@ func (ex *execution) settle(end ending, started time.Time) settlement {
 		done = settlement{event: idem.EventUnresolved, outcome: idem.OutcomeUnknown}
 		err = ex.write(ex.abandon)
 	}
+	done.failure = end.err
 	done.fenced = errors.Is(err, keystore.ErrFenced)
 	if end.err == nil {
 		end.err = err // the observer should see what kept the record open
@@ -189,11 +218,17 @@ func (ex *execution) write(settle func(context.Context) error) error {
 
 // complete stores the answer, or a tombstone where the store has no room.
 func (ex *execution) complete(ctx context.Context, a stored.Answer) error {
-	store, p := ex.op.server.cfg.Store, keystore.CompleteParams{Result: stored.Encode(a), Retention: ex.op.route.retention}
-	err := store.Complete(ctx, ex.owner, p)
-	if errors.Is(err, keystore.ErrTooLarge) {
-		p.Result = stored.Encode(tombstone(a, "it is too large for the store"))
-		err = store.Complete(ctx, ex.owner, p)
+	return ex.op.complete(ctx, ex.op.server.cfg.Store, ex.owner, a)
+}
+
+func (op *operation) complete(ctx context.Context, store keystore.Store, owner keystore.Owner, a stored.Answer) error {
+	p := keystore.CompleteParams{Result: stored.Encode(a), Retention: op.route.retention}
+	err := store.Complete(ctx, owner, p)
+	for _, smaller := range []stored.Answer{tombstone(a, tooLarge), tombstone(stored.Answer{Kind: a.Kind, Status: a.Status}, tooLarge)} {
+		if errors.Is(err, keystore.ErrTooLarge) {
+			p.Result = stored.Encode(smaller)
+			err = store.Complete(ctx, owner, p)
+		}
 	}
 	return err
 }
@@ -218,9 +253,14 @@ func (ex *execution) abandon(ctx context.Context) error {
 	return store.Release(ctx, ex.owner, keystore.ReleaseParams{How: keystore.Abandon})
 }
 
+const tooLarge = "it is too large for the store"
+
 // tombstone stands for an answer that is not kept. Of a response it keeps the
-// status and where its result is.
+// status and where its result is. A refusal stays one: only its text is lost.
 func tombstone(a stored.Answer, reason string) stored.Answer {
+	if a.Kind == stored.Refusal {
+		return stored.Answer{Kind: stored.Refusal, Reason: "refused; the text was not kept: " + reason}
+	}
 	t := stored.Answer{Kind: stored.Tombstone, Status: a.Status, Reason: reason}
 	if location := a.Header["Location"]; location != nil {
 		t.Header = map[string][]string{"Location": location}

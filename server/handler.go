@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/keyctx"
 	"github.com/idem-go/idem/internal/stored"
 	"github.com/idem-go/idem/keystore"
 )
@@ -45,6 +46,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := h.server
 	op := &operation{server: s, route: h.route, started: time.Now()}
 	in := &incoming{Request: r}
+	defer in.removeForms(r)
 	if ref := s.admit(w, in, op); ref != nil {
 		if ref.code == codeKeyMissing && (h.route.optional || safe(r.Method)) {
 			h.unprotected(w, in)
@@ -57,18 +59,23 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, in.whole())
 		return
 	}
-	if !s.enter() {
+	if !s.enter(r.Context()) {
 		h.refuse(w, in, op, shuttingDown())
 		return
 	}
 	defer s.leave()
 
+	if h.route.effects == Transaction {
+		h.transact(w, in, op)
+		return
+	}
 	g, err := op.claim(r.Context())
 	switch {
 	case err != nil:
 		ref := claimFailed(err)
 		if ref.code == codeStore && s.cfg.FailOpen {
 			defer op.observe(r.Context(), idem.EventStoreError, idem.OutcomeUnknown, 0, err)
+			in.Request = in.WithContext(keyctx.With(in.Context(), string(op.key)))
 			h.unprotected(w, in)
 			return
 		}
@@ -82,7 +89,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // unprotected runs the handler without a claim.
 func (h *handler) unprotected(w http.ResponseWriter, in *incoming) {
-	h.next.ServeHTTP(w, in.whole().WithContext(withExecution(in.Context(), unprotected)))
+	r := in.whole().WithContext(withoutClaim(in.Context()))
+	in.handed = append(in.handed, r)
+	h.next.ServeHTTP(w, r)
 }
 
 // refuse answers with a problem.
@@ -119,7 +128,19 @@ func (h *handler) execute(w http.ResponseWriter, in *incoming, op *operation, g 
 		return
 	}
 	rec := newRecorder(w, in.Request, h.server.cfg.MaxResponse)
-	done := ex.run(func(ctx context.Context) ending {
+	done := ex.run(h.work(rec, in))
+	if done.fenced && rec.passing == "" {
+		h.answer(w, in, op, op.successor(ctx))
+		return
+	}
+	rec.send(done.settled)
+	op.fenced = done.fenced
+	op.observe(ctx, done.event, done.outcome, done.source(), nil)
+}
+
+// work runs the handler.
+func (h *handler) work(rec *recorder, in *incoming) func(context.Context) ending {
+	return func(ctx context.Context) ending {
 		h.next.ServeHTTP(rec.writer(), in.forHandler(ctx))
 		rec.end()
 		end := ending{status: rec.status}
@@ -131,12 +152,26 @@ func (h *handler) execute(w http.ResponseWriter, in *incoming, op *operation, g 
 			end.answer, end.outcome = &a, outcomeOf(rec.status)
 		}
 		return end
-	})
-	if done.fenced && rec.passing == "" {
-		h.answer(w, in, op, op.successor(ctx))
-		return
 	}
-	rec.send(done.settled)
-	op.fenced = done.fenced
-	op.observe(ctx, done.event, done.outcome, done.source(), nil)
+}
+
+// transact runs the handler in a transaction.
+func (h *handler) transact(w http.ResponseWriter, in *incoming, op *operation) {
+	ctx := in.Context()
+	rec := newRecorder(w, in.Request, h.server.cfg.MaxResponse)
+	rec.hold = true
+	done, g, ref := op.transact(ctx, context.WithoutCancel(ctx), h.work(rec, in))
+	if rec.overflown && ref == nil {
+		ref = rolledBack(errOverflown)
+		ref.code = codeAnswerTooLarge
+	}
+	switch {
+	case ref != nil:
+		h.refuse(w, in, op, ref)
+	case g.Status != 0:
+		h.answer(w, in, op, g)
+	default:
+		rec.send(done.settled)
+		op.observe(ctx, done.event, done.outcome, done.source(), nil)
+	}
 }

@@ -50,7 +50,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	for _, ex := range left {
 		ex.cancel(idem.ErrShutdown)
-		ex.keeper.Stop()
+		if ex.keeper != nil {
+			ex.keeper.Stop()
+		}
 	}
 	s.waiters.Stop()
 	s.background.Wait()
@@ -72,11 +74,14 @@ func wait(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// enter admits an operation, which must leave.
-func (s *Server) enter() bool {
+// enter admits an operation, which must leave. During Shutdown that is only a
+// step of an operation that runs: it could not end otherwise.
+func (s *Server) enter(ctx context.Context) bool {
+	outer := running(ctx)
+	step := outer != nil && outer.op.server == s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.stopped || s.closed && (!step || s.active == 0) {
 		return false
 	}
 	s.active++

@@ -83,30 +83,41 @@ type granted struct {
 // owner runs.
 func (op *operation) claim(ctx context.Context) (granted, error) {
 	s := op.server
-	p := keystore.ClaimParams{
-		ID: op.record, Scope: keystore.ScopeDigest(keystore.Server, op.scope), Fingerprint: op.fingerprint,
-		Lease: s.cfg.Lease, Keep: op.route.retention, Begun: op.route.effects == Opaque, Meta: op.meta(),
-	}
-	_, _ = rand.Read(p.Nonce[:]) // crypto/rand never fails
+	p := op.claimParams()
 	patience, stop := context.WithTimeout(ctx, max(op.route.wait, 0))
 	defer stop()
+	var seen granted // another owner at work
 	for {
 		// Detached: a claim that is cut off when its client hangs up may
 		// have been granted.
 		c, err := op.claimOnce(context.WithoutCancel(ctx), p)
+		if err != nil && seen.Status != 0 && !errors.Is(err, keystore.ErrCorrupt) && !errors.Is(err, keystore.ErrFormat) {
+			// Nobody may run beside it, or say that nothing was executed.
+			return seen, nil
+		}
 		if err != nil || c.Status != keystore.InFlight || patience.Err() != nil {
 			return c, err
 		}
+		seen = c
 		switch err := s.waiters.Change(patience, c.Record); {
 		case patience.Err() != nil, errors.Is(err, await.ErrGone):
 			// Whoever has seen another owner at work must not take its record
 			// for free because it has vanished.
 			return c, nil
 		case errors.Is(err, await.ErrStopped):
-			return c, idem.ErrShutdown
+			return c, nil
 		}
 		// Another store error: the claim will meet it too, or is answered.
 	}
+}
+
+func (op *operation) claimParams() keystore.ClaimParams {
+	p := keystore.ClaimParams{
+		ID: op.record, Scope: keystore.ScopeDigest(keystore.Server, op.scope), Fingerprint: op.fingerprint,
+		Lease: op.server.cfg.Lease, Keep: op.route.retention, Begun: op.route.effects == Opaque, Meta: op.meta(),
+	}
+	_, _ = rand.Read(p.Nonce[:]) // crypto/rand never fails
+	return p
 }
 
 // claimTries is how often a claim is sent while the store fails. It is the

@@ -29,6 +29,9 @@ const (
 	codeUnreadable     = "record-unreadable"
 	codeStore          = "store-unavailable"
 	codeShutdown       = "shutting-down"
+	codeRolledBack     = "rolled-back"
+	codeCommitUnknown  = "commit-unknown"
+	codeAnswerTooLarge = "answer-too-large"
 )
 
 // problem is what a code means to an HTTP client.
@@ -54,6 +57,9 @@ var problems = map[string]problem{
 	codeUnreadable:     {500, "Record unreadable", "What is recorded under this idempotency key can't be read. The request was not executed again.", false},
 	codeStore:          {503, "Store unavailable", "The idempotency key could not be recorded, so the request was not executed. Retry later with the same key.", true},
 	codeShutdown:       {503, "Shutting down", "The server is shutting down and did not execute the request. Retry with the same key.", true},
+	codeRolledBack:     {503, "Rolled back", "The request could not be carried through, and what it had done was rolled back. Retry later with the same key.", true},
+	codeCommitUnknown:  {503, "Commit unknown", "It is not known whether the request's transaction was committed. Retry later with the same key: it is executed only if it was not.", true},
+	codeAnswerTooLarge: {500, "Answer too large", "The request's answer exceeds what can be held back until it is carried through. What it had done was rolled back.", false},
 }
 
 // refusal is the end of an operation that has neither executed nor found an

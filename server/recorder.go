@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/stored"
 )
 
@@ -22,6 +23,9 @@ type recorder struct {
 	base http.ResponseWriter
 	head bool // a HEAD request: its answer has no body
 	max  int
+	// hold: nothing may pass, since what the handler does can still be rolled
+	// back.
+	hold bool
 
 	// outer is what stood in base's header before the handler ran. The
 	// handler's own map starts as a copy, so that it sees what it would see
@@ -37,7 +41,13 @@ type recorder struct {
 	// passing says why the answer is passed through; empty: it is held.
 	passing  string
 	hijacked bool
+	// overflown: the handler wrote more than a recorder holds that must hold
+	// all of it.
+	overflown bool
 }
+
+// errOverflown tells the handler that its answer is lost.
+var errOverflown = fmt.Errorf("%w: the answer exceeds Config.MaxResponse, and its transaction is not committed yet", idem.ErrTooLarge)
 
 func newRecorder(w http.ResponseWriter, r *http.Request, limit int) *recorder {
 	return &recorder{
@@ -71,6 +81,7 @@ func (rec *recorder) WriteHeader(status int) {
 	rec.fixed.Del(replayedHeader) // only the key layer says that
 	rec.length = declaredLength(rec.fixed)
 	switch media, _, _ := mime.ParseMediaType(rec.fixed.Get("Content-Type")); {
+	case rec.hold:
 	case status == http.StatusSwitchingProtocols:
 		rec.pass("it switches protocols")
 	case media == "text/event-stream":
@@ -107,6 +118,9 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	case rec.head:
 		rec.body = append(rec.body, p[:min(len(p), sniffLen-len(rec.body))]...)
 		return len(p), nil
+	case rec.hold && (rec.overflown || len(rec.body)+len(p) > rec.max):
+		rec.overflown = true
+		return 0, errOverflown
 	case rec.passing == "" && len(rec.body)+len(p) > rec.max:
 		rec.pass("it is too large")
 	}
@@ -158,6 +172,9 @@ func (rec *recorder) end() {
 
 // definitive tells whether the answer is final.
 func (rec *recorder) definitive() bool {
+	if rec.hold {
+		return !rec.overflown && definitive(rec.status)
+	}
 	return rec.hijacked || rec.status == http.StatusSwitchingProtocols || definitive(rec.status)
 }
 

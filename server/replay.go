@@ -38,6 +38,11 @@ func (rec *recorder) storedHeader() http.Header {
 			kept[name] = values
 		}
 	}
+	for name := range rec.outer {
+		if _, ok := rec.fixed[name]; !ok && !perExchange(name) {
+			kept[name] = nil // the handler has taken it out
+		}
+	}
 	if length := rec.fixed["Content-Length"]; rec.head && length != nil {
 		// There is no body to count.
 		kept["Content-Length"] = length

@@ -19,7 +19,8 @@ const keyHeader = "Idempotency-Key"
 // incoming is a request on its way to its claim.
 type incoming struct {
 	*http.Request
-	body []byte
+	body   []byte
+	handed []*http.Request // to code that may have parsed a form
 }
 
 // whole returns the request with its whole body to read.
@@ -27,7 +28,18 @@ func (in *incoming) whole() *http.Request {
 	if in.body != nil {
 		in.Body = io.NopCloser(bytes.NewReader(in.body))
 	}
+	in.handed = append(in.handed, in.Request)
 	return in.Request
+}
+
+// removeForms removes the files of multipart forms, as net/http does for the
+// request that it knows of, original.
+func (in *incoming) removeForms(original *http.Request) {
+	for _, r := range in.handed {
+		if r.MultipartForm != nil && r.MultipartForm != original.MultipartForm {
+			_ = r.MultipartForm.RemoveAll()
+		}
+	}
 }
 
 // admit reads what names the operation: key, body, scope. It fills in op.
@@ -155,5 +167,6 @@ func (in *incoming) forHandler(ctx context.Context) *http.Request {
 	// A replay may go to a client that accepts no encoding, and an encoded
 	// answer could not be read there.
 	r.Header.Set("Accept-Encoding", "identity")
+	in.handed = append(in.handed, r)
 	return r
 }

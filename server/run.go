@@ -11,6 +11,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/canon"
+	"github.com/idem-go/idem/internal/keyctx"
 	"github.com/idem-go/idem/internal/stored"
 	"github.com/idem-go/idem/keystore"
 )
@@ -40,7 +41,8 @@ const maxReason = 4 << 10
 //	             idem.ErrResultType, idem.ErrConfig (an option), or a refusal
 //	InFlight     another call still runs (idem.ErrInFlight); idem.ErrReentrant
 //	Unknown      ErrRecoveryRequired, a failure after its effect may have
-//	             begun, or a record that can't be read
+//	             begun, a record that can't be read, or a commit that nobody
+//	             knows of (idem.ErrStore)
 //	Executed     idem.ErrResultNotRetained, idem.ErrResultLost
 //	NotExecuted  idem.ErrStore, idem.ErrShutdown, ctx was done, or a failure
 //	             before its effect
@@ -89,11 +91,14 @@ func (s *Server) run(ctx context.Context, in idem.Intent, opts []RouteOption, f 
 		return op.refused(ctx, &refusal{event: idem.EventInFlight, outcome: idem.OutcomeInFlight, cause: idem.ErrReentrant})
 	case ctx.Err() != nil:
 		return op.refused(ctx, &refusal{event: idem.EventRefused, outcome: idem.OutcomeNotExecuted, cause: ctx.Err()})
-	case !s.enter():
+	case !s.enter(ctx):
 		return op.refused(ctx, shuttingDown())
 	}
 	defer s.leave()
 
+	if op.route.effects == Transaction {
+		return op.transactCall(ctx, f)
+	}
 	g, err := op.claim(ctx)
 	switch {
 	case err != nil:
@@ -146,9 +151,29 @@ func (op *operation) call(ctx context.Context, f function, g granted) (idem.Repo
 	if ex == nil {
 		return op.refused(ctx, shuttingDown())
 	}
-	var failure error
-	done := ex.run(func(ctx context.Context) ending {
-		failure = f.call(ctx)
+	done := ex.run(op.work(f))
+	if done.fenced {
+		return op.replay(ctx, f, op.successor(ctx))
+	}
+	return op.ended(ctx, done)
+}
+
+// transactCall runs the function in a transaction.
+func (op *operation) transactCall(ctx context.Context, f function) (idem.Report, error) {
+	switch done, g, ref := op.transact(ctx, ctx, op.work(f)); {
+	case ref != nil:
+		return op.refused(ctx, ref)
+	case g.Status != 0:
+		return op.replay(ctx, f, g)
+	default:
+		return op.ended(ctx, done)
+	}
+}
+
+// work runs the function.
+func (op *operation) work(f function) func(context.Context) ending {
+	return func(ctx context.Context) ending {
+		failure := f.call(ctx)
 		end := ending{err: failure}
 		mark, marked := idem.MarkedOutcome(failure)
 		switch {
@@ -159,21 +184,22 @@ func (op *operation) call(ctx context.Context, f function, g granted) (idem.Repo
 			a := op.refusalAnswer(failure)
 			end.answer, end.outcome = &a, idem.OutcomeRejected
 		case marked && mark == idem.OutcomeNotExecuted:
-			ex.markNotExecuted()
+			MarkNotExecuted(ctx)
 		case marked:
 			end.unknown = true
 		}
 		return end
-	})
-	if done.fenced {
-		return op.replay(ctx, f, op.successor(ctx))
 	}
+}
+
+// ended reports a run's end.
+func (op *operation) ended(ctx context.Context, done settlement) (idem.Report, error) {
 	if done.outcome == idem.OutcomeExecuted {
 		op.observe(ctx, done.event, done.outcome, idem.SourceExecuted, nil)
 		return op.report(done.outcome, idem.SourceExecuted), nil
 	}
 	err := op.error(&refusal{outcome: done.outcome})
-	err.Last = failure
+	err.Last = done.failure
 	op.observe(ctx, done.event, done.outcome, done.source(), err)
 	return op.report(done.outcome, done.source()), err
 }
@@ -233,7 +259,7 @@ func (op *operation) replay(ctx context.Context, f function, g granted) (idem.Re
 // failOpen runs the function without a claim.
 func (op *operation) failOpen(ctx context.Context, f function, storeErr error) (idem.Report, error) {
 	defer op.observe(ctx, idem.EventStoreError, idem.OutcomeUnknown, 0, storeErr)
-	if failure := f.call(withExecution(ctx, unprotected)); failure != nil {
+	if failure := f.call(withoutClaim(keyctx.With(ctx, string(op.key)))); failure != nil {
 		mark, _ := idem.MarkedOutcome(failure)
 		err := op.error(&refusal{outcome: mark})
 		err.Last = failure

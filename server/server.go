@@ -81,7 +81,8 @@ type Config struct {
 	TooEarly bool
 	// FailOpen runs the handler unprotected if the store fails at the claim.
 	// Then a retry can have a second effect. By default such a request is
-	// answered 503 and the handler does not run.
+	// answered 503 and the handler does not run. A Transaction route never
+	// runs so: there is no transaction to run it in.
 	FailOpen bool
 	// Observer is told of every operation. Nil watches none.
 	Observer idem.Observer
@@ -113,6 +114,7 @@ type Server struct {
 	cfg     Config
 	route   route // defaults of every route
 	waiters *await.Waiters
+	turns   turns
 
 	// stopping ends when Shutdown's patience does.
 	stopping context.Context

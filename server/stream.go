@@ -12,6 +12,9 @@ import (
 // itself or through Unwrap. It has no Unwrap of its own: that would lead
 // around the recorder.
 func (rec *recorder) writer() http.ResponseWriter {
+	if rec.hold {
+		return rec // as http.TimeoutHandler's: what can't pass is not offered
+	}
 	canFlush := can[http.Flusher](rec.base) || can[flushErrorer](rec.base)
 	canHijack := can[http.Hijacker](rec.base)
 	_, canRead := rec.base.(io.ReaderFrom)
