@@ -25,7 +25,7 @@ func TestWireUnknownRecordOverHop(t *testing.T) {
 	if res.outcome() != idem.OutcomeUnknown {
 		t.Errorf("take-over of an unresolved record, 307, 404: told %v; want unknown", res.outcome())
 	}
-	res = send() // which key does the next call use?
+	send() // which key does the next call use?
 	seen := srv.requests()
 	if len(seen) > 3 && seen[3].Keys[0] != seen[0].Keys[0] {
 		t.Errorf("the next call sends a NEW key %s, the unresolved one was %s: a second effect", seen[3].Keys[0], seen[0].Keys[0])

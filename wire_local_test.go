@@ -50,6 +50,7 @@ func TestWireCredentialsSpelling(t *testing.T) {
 		base := wireFunc(func(req *http.Request) (*http.Response, error) {
 			sends.Add(1)
 			<-release
+			//lint:ignore SA1008 a spelling of the caller's own is what is tested
 			return wireAnswer(req, 201, "answer for "+fmt.Sprint(req.Header["authorization"], req.Host)), nil
 		})
 		tr := newClient(t, idem.Config{}).Transport(base)

@@ -120,7 +120,7 @@ func TestWireServerReplaysRedirect(t *testing.T) {
 	var keys []string
 	mux := http.NewServeMux()
 	mux.Handle("POST /a", srv.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "/b", 307)
+		http.Redirect(w, r, "/b", http.StatusTemporaryRedirect)
 	})))
 	mux.Handle("POST /b", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(201) }))
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
