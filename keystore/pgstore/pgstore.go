@@ -1,0 +1,130 @@
+// Package pgstore keeps the records of package keystore in PostgreSQL, 12 or
+// newer, through a pgxpool.Pool.
+//
+//	if err := pgstore.Migrate(ctx, pool, pgstore.Config{}); err != nil { … }
+//	store, err := pgstore.New(pool, pgstore.Config{})
+//
+// A record is one row. Claim, Renew, Complete and Release are one statement
+// and one round trip each, and a replay writes nothing. Every decision is made
+// by the server and its clock, under every default isolation level; where the
+// server aborts a statement in favour of another one, it is repeated inside.
+//
+// # Poolers
+//
+// The store depends on nothing that a session keeps, so it works behind a
+// pooler that hands out connections per transaction. Statements are sent as the
+// pool is set up to send them, which is prepared if nothing else was said
+// (pgx.ConnConfig.DefaultQueryExecMode). Where a prepared statement turns out
+// to be in another session, the store goes on without them; it then costs the
+// server the planning of every statement. Listen alone needs a session of its
+// own: do without it behind such a pooler.
+//
+// # Transactions
+//
+// The store is a keystore.Transactor. Inside InTx the application writes its
+// effect with the pgx.Tx of TxFrom, and the effect and its record are committed
+// together or not at all.
+//
+// # Waiting
+//
+// The store is a keystore.Waiter. It wakes who watches in the same process; who
+// watches elsewhere is woken where both processes run Listen, and polls
+// otherwise.
+package pgstore
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/keystore"
+)
+
+// Config describes where and what a Store stores. The zero Config is valid.
+type Config struct {
+	// Table is the table of the records, found by the search path of the
+	// pool's connections; "" means "idem_records". It has at most 50 letters,
+	// digits and underscores.
+	Table string
+	// MaxResult is the size of the largest Result in bytes, at most 256 MiB; 0
+	// means keystore.MaxResult. Over it Complete answers keystore.ErrTooLarge.
+	// A smaller one than keystore.MaxResult is less than the contract promises.
+	MaxResult int
+}
+
+const (
+	defaultTable = "idem_records"
+	// maxTable leaves room for what the names of the indexes add, within the
+	// 63 bytes of a name.
+	maxTable = 50
+	// maxResult is well below the gigabyte that a value, written in
+	// hexadecimal, can have.
+	maxResult = 256 << 20
+)
+
+// check fills in the defaults.
+func (cfg *Config) check() error {
+	if cfg.Table == "" {
+		cfg.Table = defaultTable
+	}
+	if cfg.MaxResult == 0 {
+		cfg.MaxResult = keystore.MaxResult
+	}
+	for _, c := range cfg.Table {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' {
+			return fmt.Errorf("pgstore: Config.Table is %q; use only letters, digits and underscores", cfg.Table)
+		}
+	}
+	switch {
+	case len(cfg.Table) > maxTable:
+		return fmt.Errorf("pgstore: Config.Table has %d characters; use at most %d", len(cfg.Table), maxTable)
+	case cfg.MaxResult < 0 || cfg.MaxResult > maxResult:
+		return fmt.Errorf("pgstore: Config.MaxResult is %d; use 0 for the default or a number up to %d", cfg.MaxResult, maxResult)
+	}
+	return nil
+}
+
+// Store is a keystore.Store, keystore.Waiter and keystore.Transactor in a
+// PostgreSQL table. It is safe for concurrent use, owns neither goroutine nor
+// connection, and needs no closing; the pool is its user's.
+type Store struct {
+	*shared
+	// tx is set in the store of an InTx.
+	tx *transaction
+}
+
+// shared is what a Store has in common with the stores of its transactions.
+type shared struct {
+	cfg     Config
+	sql     statements
+	pool    *pgxpool.Pool
+	changes changes
+	// unprepared is set when prepared statements have turned out not to work.
+	unprepared atomic.Bool
+}
+
+var (
+	_ keystore.Store      = (*Store)(nil)
+	_ keystore.Waiter     = (*Store)(nil)
+	_ keystore.Transactor = (*Store)(nil)
+)
+
+// New returns the store in the pool's database. It opens no connection; the
+// table must have been created, by Migrate or from Schema. It fails where pool
+// is nil or a field of cfg is out of range.
+func New(pool *pgxpool.Pool, cfg Config) (*Store, error) {
+	if pool == nil {
+		return nil, errNoPool
+	}
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	return &Store{shared: &shared{cfg: cfg, sql: newStatements(cfg.Table), pool: pool}}, nil
+}
+
+var errNoPool = errors.New("pgstore: pool is nil; use the one that pgxpool.New returns")
+
+// quoted returns a name that was checked as SQL, so that its case is kept.
+func quoted(name string) string { return `"` + name + `"` }
