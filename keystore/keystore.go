@@ -107,7 +107,8 @@ type Store interface {
 // Transactor is implemented by stores that can put an effect and its record
 // into one transaction. Inside InTx the Store given to the function, and the
 // database handle in its context, belong to the same transaction: it commits
-// when the function returns nil and rolls back otherwise. A Claim inside it
+// when the function returns nil and rolls back otherwise. The function is
+// called at most once. A Claim inside it
 // never blocks; where another transaction holds the record it is InFlight.
 type Transactor interface {
 	InTx(context.Context, func(context.Context, Store) error) error
