@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -136,33 +138,39 @@ func TestWireReplayedRedirectSameOrigin(t *testing.T) {
 }
 
 // Somebody else asks for the same intent while http.Client is between two hops.
+// The hop does not wait for the lease that its own call has left.
 func TestWireNewcomerBetweenHops(t *testing.T) {
-	srv := wireServe(t, wireReply(307, "", "Location: /moved"), wireReply(201, "charged"))
-	p := wirePolicy
-	p.InFlightWait = 0
-	c := newClient(t, idem.Config{Scope: "s", Store: newStore(t), Lease: 4 * time.Second, Policy: p})
-	in := func() context.Context { return idem.WithIntent(t.Context(), idem.Intent{ID: "1"}) }
-	tr := c.Transport(wireBase(t))
-	second := make(chan error, 1)
-	hc := &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error {
-		go func() {
-			resp, err := tr.RoundTrip(wirePost(t, srv.URL).WithContext(in()))
+	synctest.Test(t, func(t *testing.T) {
+		var sends atomic.Int32
+		base := wireFunc(func(req *http.Request) (*http.Response, error) {
+			if sends.Add(1) == 1 {
+				return wireAnswer(req, 307, "", "Location: /moved"), nil
+			}
+			return wireAnswer(req, 201, "charged"), nil
+		})
+		const lease = 4 * time.Second
+		c := newClient(t, idem.Config{Scope: "s", Store: newStore(t), Lease: lease})
+		tr := c.Transport(base)
+		post := func(rt func(*http.Request) (*http.Response, error)) error {
+			resp, err := rt(wirePost(t, "http://c.example/").WithContext(idem.WithIntent(t.Context(), idem.Intent{ID: "1"})))
 			if err == nil {
 				resp.Body.Close()
 			}
-			second <- err
-		}()
-		time.Sleep(100 * time.Millisecond)
-		return nil
-	}}
-	start := time.Now()
-	resp, err := hc.Do(wirePost(t, srv.URL).WithContext(in()))
-	if err == nil {
-		resp.Body.Close()
-	}
-	took := time.Since(start)
-	t.Log("second:", <-second)
-	if took > 2*time.Second || err != nil || len(srv.requests()) != 2 {
-		t.Errorf("the first caller's hop took %v, %d requests: %v", took, len(srv.requests()), err)
-	}
+			return err
+		}
+		newcomer := make(chan error, 1)
+		hc := &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error {
+			go func() { newcomer <- post(tr.RoundTrip) }()
+			synctest.Wait()
+			return nil
+		}}
+		start := time.Now()
+		err := post(hc.Do)
+		if took := time.Since(start); took >= lease || err != nil || sends.Load() != 2 {
+			t.Errorf("the hop took %v, %d requests: %v", took, sends.Load(), err)
+		}
+		if err := <-newcomer; err != nil {
+			t.Errorf("the newcomer: %v", err)
+		}
+	})
 }
