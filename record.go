@@ -191,20 +191,10 @@ func (c *Client) claim(ctx context.Context, p keystore.ClaimParams) (cl keystore
 	}
 	for n := 1; ; n++ {
 		cl, err = try()
-		if err == nil || n == storeTries || final(err) || !sleep(ctx, delay()) {
+		if err == nil || n == storeTries || keystore.Final(err) || !sleep(ctx, delay()) {
 			return cl, err
 		}
 	}
-}
-
-// final tells that repeating a store call can't change its answer.
-func final(err error) bool {
-	for _, e := range []error{keystore.ErrFenced, keystore.ErrInvalid, keystore.ErrFull, keystore.ErrTooLarge, keystore.ErrCorrupt, keystore.ErrFormat} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // claimFailed is the ending of an operation that could not be claimed: nothing

@@ -35,7 +35,7 @@ func (c *Client) settle(ctx context.Context, op *operation, h *holding, end *end
 		return apply(ctx)
 	}
 	err := try()
-	if err == nil || final(err) {
+	if err == nil || keystore.Final(err) {
 		h.keeper.Stop()
 		if errors.Is(err, keystore.ErrFenced) {
 			end.fence()
@@ -47,7 +47,7 @@ func (c *Client) settle(ctx context.Context, op *operation, h *holding, end *end
 		delay := c.cfg.Policy.delays()
 		deadline := time.Now().Add(settlePatience * c.cfg.Lease)
 		for time.Now().Before(deadline) && c.flights.pause(delay()) {
-			if err := try(); err == nil || final(err) {
+			if err := try(); err == nil || keystore.Final(err) {
 				return
 			}
 		}

@@ -25,6 +25,18 @@ var (
 	ErrFormat = errors.New("keystore: record of an unknown format")
 )
 
+// Final tells that repeating a call can't change its answer: err is one of the
+// sentinels above. After any other error nothing is known, and the same call
+// may be sent again.
+func Final(err error) bool {
+	for _, e := range []error{ErrFenced, ErrInvalid, ErrFull, ErrTooLarge, ErrCorrupt, ErrFormat} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
 // Validate reports the first rule that the parameters break, as ErrInvalid or
 // ErrTooLarge naming the field. Stores call it before they do anything else.
 func (p ClaimParams) Validate() error {

@@ -85,6 +85,17 @@ func TestValidateNamesTheField(t *testing.T) {
 	}
 }
 
+func TestFinal(t *testing.T) {
+	for _, err := range []error{keystore.ErrFenced, keystore.ErrInvalid, keystore.ErrFull, keystore.ErrTooLarge, keystore.ErrCorrupt, keystore.ErrFormat} {
+		if !keystore.Final(fmt.Errorf("store: claim: %w", err)) {
+			t.Errorf("%v may be repeated", err)
+		}
+	}
+	if keystore.Final(nil) || keystore.Final(errors.New("connection reset")) {
+		t.Error("an unknown fate is final")
+	}
+}
+
 func TestUnresolvedIsDerived(t *testing.T) {
 	dead := keystore.Record{State: keystore.Running, Begun: true}
 	alive, notBegun, done := dead, dead, dead

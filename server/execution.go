@@ -210,7 +210,7 @@ func (ex *execution) write(settle func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.ctx), storeTimeout)
 	defer cancel()
 	err := settle(ctx)
-	if err == nil || final(err) || !ex.op.server.later(settle, ex.stop) {
+	if err == nil || keystore.Final(err) || !ex.op.server.later(settle, ex.stop) {
 		ex.stop()
 	}
 	return err

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -142,18 +141,8 @@ func (s *Server) repeat(write func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(s.stopping, storeTimeout)
 		err := write(ctx)
 		cancel()
-		if err == nil || final(err) {
+		if err == nil || keystore.Final(err) {
 			return
 		}
 	}
-}
-
-// final tells that repeating a store call can't change its answer.
-func final(err error) bool {
-	for _, e := range []error{keystore.ErrFenced, keystore.ErrInvalid, keystore.ErrFull, keystore.ErrTooLarge, keystore.ErrCorrupt, keystore.ErrFormat} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }

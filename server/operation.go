@@ -135,7 +135,7 @@ func (op *operation) claimOnce(ctx context.Context, p keystore.ClaimParams) (gra
 			return granted{}, fmt.Errorf("%w: it answered a claim with %v", idem.ErrStore, c.Status)
 		case err == nil:
 			return granted{c, sent}, nil
-		case final(err):
+		case keystore.Final(err):
 			return granted{}, fmt.Errorf("%w: claim: %w", idem.ErrStore, err)
 		case try == claimTries || !sleep(ctx, delay):
 			// What runs unprotected instead must not be freed for another run.

@@ -237,7 +237,7 @@ func (op *operation) grant(patience, ctx context.Context, p keystore.ClaimParams
 		g, err := op.begin(ctx, p, fn)
 		switch {
 		case g.Status == 0:
-			if final(err) || try == claimTries || time.Now().After(giveUp) || !sleep(s.stopping, delay) {
+			if keystore.Final(err) || try == claimTries || time.Now().After(giveUp) || !sleep(s.stopping, delay) {
 				return orSeen(seen, failedClaim(err))
 			}
 			try++
