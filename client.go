@@ -49,6 +49,23 @@ type Config struct {
 	// FlightGrace is how long a call goes on after its last caller has left.
 	// 0 means 1 s.
 	FlightGrace time.Duration
+	// MaxPayload is the largest JSON of a call's payload that is kept in its
+	// record, in bytes, so that Resume can make the call again after the
+	// process died. 0 keeps none; at most 32 KiB. Payloads are kept as they
+	// are: leave it 0 if they hold what must not be stored.
+	MaxPayload int
+	// FailOpen sends although the store has failed at the claim, with the key
+	// that is derived for an intent's first generation. Then nothing is known
+	// of earlier calls: another payload goes out under the same key, and what
+	// an earlier call left unknown is forgotten. By default nothing is sent.
+	FailOpen bool
+	// Recover is asked what became of an unresolved intent that must not be
+	// sent again: the server may have forgotten its key (ErrKeyExpired), or
+	// does not honour keys. The next call with the intent asks, under a claim
+	// that keeps every other process from it; the context ends after
+	// Policy.Overall, and when the claim is lost. An error or a panic is no
+	// answer: the intent stays unresolved. Nil leaves it so in any case.
+	Recover func(context.Context, Pending) (Resolution, error)
 	// Encode and Decode turn results into bytes for the store and back. Both
 	// or none; none means JSON. Decode gets a pointer to the result.
 	Encode func(any) ([]byte, error)
@@ -59,6 +76,9 @@ type Config struct {
 	// Observer is told of every operation. Nil tells nobody.
 	Observer Observer
 }
+
+// maxMaxPayload leaves room in a record's note for the intent's names.
+const maxMaxPayload = keystore.MaxMeta / 2
 
 // Client is the client half. It is safe for concurrent use and meant to be
 // shared: calls are merged, and retry budgets kept, per Client.
@@ -82,13 +102,13 @@ func New(cfg Config) (*Client, error) {
 	orElse(&cfg.Lease, 30*time.Second)
 	orElse(&cfg.Retention, 24*time.Hour)
 	orElse(&cfg.FlightGrace, time.Second)
-	if cfg.Policy.Overall >= cfg.Contract.Retention {
-		return nil, badConfig("Policy.Overall", fmt.Sprintf("is %v; it must be shorter than the contract's retention of %v, or a late attempt is a new operation", cfg.Policy.Overall, cfg.Contract.Retention))
+	c := &Client{cfg: cfg}
+	if longest := cfg.Contract.Retention - c.margin(); cfg.Policy.Overall >= longest {
+		return nil, badConfig("Policy.Overall", fmt.Sprintf("is %v; it must be shorter than %v, the contract's retention of %v without a margin, or a late attempt is a new operation", cfg.Policy.Overall, longest, cfg.Contract.Retention))
 	}
 	if cfg.Policy.Overall >= cfg.Retention {
 		return nil, badConfig("Config.Retention", fmt.Sprintf("is %v; it must exceed Policy.Overall of %v", cfg.Retention, cfg.Policy.Overall))
 	}
-	c := &Client{cfg: cfg}
 	c.flights.grace = cfg.FlightGrace
 	c.flights.running = make(map[[32]byte]*flight)
 	c.flights.quit = make(chan struct{})
@@ -119,6 +139,12 @@ func (cfg Config) validate() error {
 		return badConfig("Config.MaxRequest", fmt.Sprintf("is %d; use 0 for 10 MiB, or a positive number of bytes", cfg.MaxRequest))
 	case cfg.MaxResult < 0 || cfg.MaxResult > keystore.MaxResult/2:
 		return badConfig("Config.MaxResult", fmt.Sprintf("is %d; use 0 for 1 MiB, or 1 to %d bytes, which every store accepts", cfg.MaxResult, keystore.MaxResult/2))
+	case cfg.MaxPayload < 0 || cfg.MaxPayload > maxMaxPayload:
+		return badConfig("Config.MaxPayload", fmt.Sprintf("is %d; use 0 to keep none, or 1 to %d bytes, which fit into a record's note", cfg.MaxPayload, maxMaxPayload))
+	case cfg.MaxPayload > 0 && cfg.Store == nil:
+		return badConfig("Config.MaxPayload", "needs Config.Store: there is nowhere to keep a payload")
+	case cfg.FailOpen && cfg.RandomKeys:
+		return badConfig("Config.FailOpen", "can't be combined with Config.RandomKeys: without the store a second key would be drawn for an intent that was sent under another")
 	case isNilPointer(cfg.Store):
 		return badConfig("Config.Store", "is a nil pointer; leave it nil to keep nothing, or pass a store")
 	case isNilPointer(cfg.Observer):

@@ -40,11 +40,16 @@ func TestNewRefuses(t *testing.T) {
 		{"Contract.MaxKeyLen", contract(idem.Contract{MaxKeyLen: 256})},
 		{"Contract.Retention", contract(idem.Contract{Retention: -1})},
 		{"Policy.Overall", contract(idem.Contract{Retention: 30 * time.Second})},
+		{"Policy.Overall", contract(idem.Contract{Retention: 35 * time.Second})}, // the margin is 5.35 s
 		{"Contract.Answers[1].Means", contract(idem.Contract{Answers: []idem.Answer{{Means: idem.MeansRejected}, {}}})},
 		{"Contract.Answers[0].Status", contract(idem.Contract{Answers: []idem.Answer{{Status: 99, Means: idem.MeansRejected}}})},
 		{"Config.Store", config{Store: (*memstore.Store)(nil)}},
 		{"Config.Observer", config{Observer: (*events)(nil)}},
 		{"Config.RandomKeys", config{RandomKeys: true}},
+		{"Config.MaxPayload", config{MaxPayload: -1}},
+		{"Config.MaxPayload", config{MaxPayload: 32<<10 + 1}},
+		{"Config.MaxPayload", config{MaxPayload: 1}}, // needs a store
+		{"Config.FailOpen", config{FailOpen: true, RandomKeys: true, Store: new(memstore.Store)}},
 		{"Config.MaxRequest", config{MaxRequest: -1}},
 		{"Config.MaxResult", config{MaxResult: -1}},
 		{"Config.MaxResult", config{MaxResult: keystore.MaxResult}}, // not every store would take it

@@ -116,6 +116,7 @@ func newCall[T any](ctx context.Context, c *Client, in Intent, call func(context
 		return nil, err
 	}
 	op.fingerprint = fingerprint
+	op.keepPayload()
 	op.resultType = reflect.TypeFor[T]()
 	if attemptFrom(ctx) != nil {
 		op.policy.Attempts = 1 // the call around this one repeats it

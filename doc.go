@@ -63,6 +63,14 @@
 //	                    the key and reconcile; never start anew
 //	OutcomeExecuted     it happened, but its result is not to be had
 //
+// # After a crash
+//
+// With a durable store an intent outlives its process. The next call with the
+// same scope and ID finds its record, and goes on under the same key, with the
+// same payload or not at all; Resume finds and carries out all that is left in
+// a scope. When the server may have forgotten the key nothing is sent any more
+// (ErrKeyExpired), and Config.Recover is asked what became of the intent.
+//
 // # Composition
 //
 // A Client is made once and shared: it merges calls and keeps retry budgets.

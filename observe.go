@@ -48,7 +48,8 @@ type Event struct {
 	WireSends int
 	Started   time.Time
 	Duration  time.Duration
-	// Err is what the caller was told, nil for a result.
+	// Err is what the caller was told, nil for a result; for a result that was
+	// had without the store, the store's error.
 	Err error
 }
 
@@ -76,8 +77,11 @@ func (e ending) event(op *operation, started time.Time) Event {
 	if e.report.Key != "" {
 		ev.KeyDigest = e.report.Key.Digest()
 	}
-	if e.err != nil {
+	switch {
+	case e.err != nil:
 		ev.Err = e.err
+	case e.storeErr != nil:
+		ev.Err = e.storeErr
 	}
 	return ev
 }
@@ -87,6 +91,10 @@ func (e ending) eventName() string {
 	switch {
 	case e.fenced:
 		return EventFenced
+	case e.storeErr != nil:
+		return EventStoreError
+	case e.recovered:
+		return EventRecovered
 	case e.err == nil && e.report.Source == SourceExecuted:
 		return EventExecuted
 	case e.err == nil && e.report.Source == SourceJoined:

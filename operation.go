@@ -24,6 +24,8 @@ type operation struct {
 	id          [32]byte
 	fingerprint [32]byte
 
+	http        bool         // a request, not a function's call
+	payload     []byte       // JSON that is kept for Resume, nil if none is
 	resultType  reflect.Type // what the flight's callers must agree on
 	credentials [32]byte
 
@@ -177,6 +179,11 @@ func (c *Client) live(ctx context.Context, op *operation, until func() (time.Tim
 	if h == nil {
 		return answered, nil
 	}
+	if h.storeErr != nil {
+		end := c.attempts(ctx, op, h, until)
+		end.storeErr = h.storeErr
+		return end, nil
+	}
 	ctx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
 	h.keep(ctx, c, func() { lost(ErrLeaseLost) })
@@ -184,7 +191,7 @@ func (c *Client) live(ctx context.Context, op *operation, until func() (time.Tim
 	defer func() {
 		if !settled { // a hook, or the store, has panicked
 			h.keeper.Stop()
-			c.release(ctx, h.owner, keystore.Abandon)
+			c.release(ctx, h.owner, keystore.ReleaseParams{How: keystore.Abandon})
 		}
 	}()
 	end := c.attempts(ctx, op, h, until)
@@ -199,7 +206,7 @@ func (op *operation) unstored() *holding {
 		return op.held
 	}
 	key := op.newKey(0)
-	return &holding{key: key, wire: op.spell(key)}
+	return &holding{key: key, wire: op.spell(key), expires: op.expiry(time.Now(), 0)}
 }
 
 // spell is how the key is written in the header: as the caller did, or as the

@@ -3,7 +3,6 @@ package idem
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -20,11 +19,16 @@ type holding struct {
 	key     Key
 	wire    string // the key as it is written in the header
 	unknown bool   // an earlier attempt of this generation may have executed
+	// expires is when the server may begin to forget the key; no attempt starts
+	// then. Zero if it does not matter.
+	expires time.Time
 
 	owner      keystore.Owner
 	generation uint32
 	claimed    time.Time
 	keeper     *lease.Keeper
+	// storeErr: the store has failed, and nothing is kept.
+	storeErr error
 }
 
 // keep renews the claim until it is settled.
@@ -47,41 +51,6 @@ func (h *holding) check(ctx context.Context) error {
 	return nil
 }
 
-// meta is what the client half notes in a record: the key that is sent, and how
-// it is written, which outlive every later way to derive and to spell one; and
-// the intent in readable form.
-type meta struct {
-	Version    int    `json:"v"`
-	Generation uint32 `json:"g"`
-	Key        Key    `json:"k"`
-	Wire       string `json:"w,omitempty"`
-	Scope      string `json:"s,omitempty"`
-	ID         string `json:"i,omitempty"`
-}
-
-func (op *operation) meta(generation uint32) []byte {
-	key := op.newKey(generation)
-	b, err := json.Marshal(meta{1, generation, key, op.spell(key), op.scope, op.intent.ID})
-	if err != nil {
-		panic("idem: a meta of strings always encodes: " + err.Error())
-	}
-	return b
-}
-
-// metaOf tells the key that the record was or will be sent under.
-func metaOf(rec keystore.Record) (m meta, err error) {
-	if err := json.Unmarshal(rec.Meta, &m); err != nil {
-		return m, fmt.Errorf("%w: its meta: %w", keystore.ErrCorrupt, err)
-	}
-	if m.Version != 1 {
-		return m, fmt.Errorf("%w: its meta has version %d", keystore.ErrFormat, m.Version)
-	}
-	if m.Generation != rec.Generation {
-		return m, fmt.Errorf("%w: its key is of generation %d, the record of %d", keystore.ErrCorrupt, m.Generation, rec.Generation)
-	}
-	return m, m.Key.Validate()
-}
-
 // hold claims the operation's record, waiting for another owner if there is
 // one. A nil holding means that the ending answers the callers.
 func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
@@ -94,9 +63,8 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 	}
 	p := keystore.ClaimParams{
 		ID: op.id, Scope: keystore.ScopeDigest(keystore.Client, op.scope), Fingerprint: op.fingerprint,
-		Lease: c.cfg.Lease, Keep: c.cfg.Retention, Begun: true, Meta: op.meta(0),
+		Nonce: newNonce(), Lease: c.cfg.Lease, Keep: c.cfg.Retention, Begun: true, Meta: op.meta(0),
 	}
-	_, _ = rand.Read(p.Nonce[:]) // crypto/rand never fails
 	patience, stop := context.WithTimeout(ctx, c.cfg.Policy.InFlightWait)
 	defer stop()
 	var seen *keystore.Record // as others held it, or left it
@@ -104,13 +72,16 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 		claimed := time.Now()
 		cl, err := c.claim(ctx, p)
 		if err != nil {
+			if c.cfg.FailOpen && !keystore.Final(err) && ctx.Err() == nil {
+				return op.failedOpen(err), ending{}
+			}
 			return nil, op.claimFailed(ctx, err)
 		}
 		rec := cl.Record
 		note, err := metaOf(rec)
 		if err != nil {
 			if cl.Status == keystore.Acquired {
-				c.release(ctx, cl.Owner, keystore.Abandon)
+				c.release(ctx, cl.Owner, keystore.ReleaseParams{How: keystore.Abandon})
 			}
 			return nil, op.failed(OutcomeUnknown, err)
 		}
@@ -120,24 +91,29 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 			if seen != nil && rec.Generation > seen.Generation {
 				// The owner that was seen was definitely refused. The
 				// next generation is for a caller who knows of that.
-				c.release(ctx, cl.Owner, keystore.Forget)
+				c.release(ctx, cl.Owner, keystore.ReleaseParams{How: keystore.Forget})
 				return nil, op.failedAs(OutcomeRejected, key, errRefusedElsewhere)
 			}
-			if err := c.expired(rec); err != nil {
-				c.release(ctx, cl.Owner, keystore.Abandon)
-				return nil, op.failedAs(OutcomeUnknown, key, err)
+			h := &holding{key: key, wire: note.Wire, unknown: p.Takeover, owner: cl.Owner, generation: rec.Generation,
+				claimed: claimed, expires: op.expiry(claimed, rec.Age)}
+			if why := op.blocked(rec); p.Takeover && why != nil {
+				end, again := c.recover(ctx, op, h, rec, note, why)
+				if !again {
+					return nil, end
+				}
+				// It did not happen, and so it is an intent like any other.
+				seen, p.Takeover, p.Nonce = nil, false, newNonce()
+				continue
 			}
-			return &holding{key: key, wire: note.Wire, unknown: p.Takeover, owner: cl.Owner, generation: rec.Generation, claimed: claimed}, ending{}
+			c.notePayload(ctx, op, h, note)
+			return h, ending{}
 		case keystore.Completed:
 			return nil, op.replay(key, rec)
 		case keystore.Mismatch:
-			return nil, op.failedAs(OutcomeRejected, key, ErrPayloadMismatch)
+			return nil, op.failedAs(OutcomeRejected, key, mismatch(rec))
 		case keystore.Unresolved:
-			if err := c.expired(rec); err != nil {
-				return nil, op.failedAs(OutcomeUnknown, key, err)
-			}
-			if !op.repeatable {
-				return nil, op.failedAs(OutcomeUnknown, key, errNotRepeatable)
+			if why := op.blocked(rec); why != nil && c.cfg.Recover == nil {
+				return nil, op.failedAs(OutcomeUnknown, key, why)
 			}
 			seen, p.Takeover = &rec, true
 		case keystore.InFlight:
@@ -160,14 +136,26 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 	}
 }
 
-// expired is ErrKeyExpired if the server may have forgotten the record's key
-// by the time of the last attempt: a call lasts no longer than Overall.
-func (c *Client) expired(rec keystore.Record) error {
-	keep := c.cfg.Contract.Retention
-	if rec.Age < keep-c.cfg.Policy.Overall {
-		return nil
+func newNonce() (n [16]byte) {
+	_, _ = rand.Read(n[:]) // crypto/rand never fails
+	return n
+}
+
+// failedOpen is what is held without the store that should have granted it.
+// What it knows of earlier attempts can't be told, so that none of these proves
+// that the intent was not executed.
+func (op *operation) failedOpen(err error) *holding {
+	h := op.unstored()
+	h.unknown, h.storeErr = true, fmt.Errorf("%w: claim: %w", ErrStore, err)
+	return h
+}
+
+// mismatch is ErrPayloadMismatch, and what to do about it.
+func mismatch(rec keystore.Record) error {
+	if !rec.Unresolved() {
+		return ErrPayloadMismatch
 	}
-	return fmt.Errorf("%w: first sent %v ago, remembered for %v", ErrKeyExpired, rec.Age.Round(time.Second), keep)
+	return fmt.Errorf("%w, and whether that was executed is unknown: call again with the first payload, or settle the record (idem resolve), before another one is asked for", ErrPayloadMismatch)
 }
 
 var errNotRepeatable = errors.New("idem: an earlier attempt's outcome is unknown, and the server does not honour keys")
@@ -217,6 +205,11 @@ func (op *operation) replay(key Key, rec keystore.Record) ending {
 	if err != nil {
 		return op.failedAs(OutcomeExecuted, key, fmt.Errorf("%w: %w", ErrResultLost, err))
 	}
+	return op.answered(key, answer)
+}
+
+// answered answers with what a record holds.
+func (op *operation) answered(key Key, answer stored.Answer) ending {
 	if answer.Kind == stored.Tombstone {
 		return op.failedAs(OutcomeExecuted, key, fmt.Errorf("%w: %s", ErrResultNotRetained, answer.Reason))
 	}

@@ -51,6 +51,10 @@ type ending struct {
 	held *holding
 	// fenced: the record had another owner when it was to be settled.
 	fenced bool
+	// recovered: Config.Recover told how it had ended.
+	recovered bool
+	// storeErr: it was sent although the store had failed.
+	storeErr error
 }
 
 // discard frees what nobody takes.
@@ -98,6 +102,9 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 		if ctx.Err() != nil {
 			return run.stop(ctx, 0)
 		}
+		if h.expired(0) {
+			return run.end(errExpires(c), 0)
+		}
 		timeout := min(p.AttemptTimeout, time.Until(limit()))
 		if timeout <= 0 {
 			return run.end(errNoTime, 0)
@@ -126,6 +133,9 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 		case v.atOnce && !run.hurried:
 			run.hurried = true
 			wait = 0
+		}
+		if h.expired(wait) {
+			return run.end(errExpires(c), v.wait)
 		}
 		if time.Until(limit()) <= wait {
 			if v.wait > 0 {

@@ -23,7 +23,7 @@ import (
 func (c *Client) settle(ctx context.Context, op *operation, h *holding, end *ending) (later func()) {
 	if end.hop {
 		h.keeper.Stop()
-		c.release(ctx, h.owner, keystore.Abandon)
+		c.release(ctx, h.owner, keystore.ReleaseParams{How: keystore.Abandon})
 		return nil
 	}
 	// The callers may all have left; the record is settled all the same.
@@ -103,10 +103,10 @@ func (c *Client) complete(ctx context.Context, owner keystore.Owner, a stored.An
 }
 
 // release gives a claim back that was not used. If it fails, the lease ends it.
-func (c *Client) release(ctx context.Context, owner keystore.Owner, how keystore.How) {
+func (c *Client) release(ctx context.Context, owner keystore.Owner, p keystore.ReleaseParams) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	_ = c.cfg.Store.Release(ctx, owner, keystore.ReleaseParams{How: how})
+	_ = c.cfg.Store.Release(ctx, owner, p)
 }
 
 // tombstone stands for a result that is not kept.

@@ -174,63 +174,6 @@ func TestKeyedReplySettles(t *testing.T) {
 	}
 }
 
-// TestKeyExpired: what the server may have forgotten is not sent again.
-func TestKeyExpired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t)
-		c := newClient(t, idem.Config{Store: store, Contract: idem.Contract{Retention: time.Hour}}) // Overall 30 s
-		first := answers(unknown)
-		_, err := idem.Do(t.Context(), c, intent, first.call)
-		wantOutcome(t, err, idem.OutcomeUnknown)
-		sent := record(t, store).Age
-
-		time.Sleep(time.Hour - 30*time.Second - sent - 1)
-		again := answers(errBoom)
-		_, err = idem.Do(t.Context(), c, intent, again.call)
-		wantOutcome(t, err, idem.OutcomeUnknown)
-		if again.sent(t) != first.sent(t) {
-			t.Error("another key")
-		}
-
-		// B086: counted from the first send, whatever was sent since.
-		time.Sleep(time.Nanosecond)
-		was := record(t, store)
-		for range 2 {
-			_, err = idem.Do(t.Context(), c, intent, never[receipt](t))
-			e := wantOutcome(t, err, idem.OutcomeUnknown, idem.ErrKeyExpired, idem.ErrOutcomeUnknown)
-			if rec := record(t, store); e.Key != first.sent(t) || !rec.Unresolved() || rec.Token != was.Token {
-				t.Errorf("key %s, record %+v, was %+v", e.Key, rec, was)
-			}
-			time.Sleep(24 * time.Hour)
-		}
-	})
-}
-
-// B086: the key may expire while a slow store takes its time to grant the claim.
-func TestKeyExpiresAtClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem := newStore(t)
-		cfg := idem.Config{Store: mem, Contract: idem.Contract{Retention: time.Hour}}
-		_, err := idem.Do(t.Context(), newClient(t, cfg), intent, answers(errBoom).call)
-		wantOutcome(t, err, idem.OutcomeUnknown)
-		time.Sleep(time.Hour - 30*time.Second - time.Second)
-
-		store := &hookStore{Store: mem}
-		store.hook = func(method string, call func() error) error {
-			if method == "claim" && store.count("claim") == 2 { // to take over
-				time.Sleep(4 * time.Second)
-			}
-			return call()
-		}
-		cfg.Store = store
-		_, err = idem.Do(t.Context(), newClient(t, cfg), intent, never[receipt](t))
-		wantOutcome(t, err, idem.OutcomeUnknown, idem.ErrKeyExpired)
-		if rec := record(t, mem); !rec.Unresolved() {
-			t.Errorf("the claim stands for %v", rec.LeaseLeft)
-		}
-	})
-}
-
 // The age counts from the latest free start: what was proven never to have been
 // sent has not aged.
 func TestAgeRestarts(t *testing.T) {

@@ -298,3 +298,40 @@ func TestWaitWhileSettling(t *testing.T) {
 		})
 	}
 }
+
+// Down at the claim and told to send all the same: the key is the derived one,
+// what the record may know is not forgotten, and the observer learns of it.
+func TestFailOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, mend := broken(t, "claim")
+		seen := &events{}
+		c := newClient(t, idem.Config{Store: store, FailOpen: true, Observer: seen})
+		s := answers(nil)
+		res, err := idem.Do(t.Context(), c, intent, s.call)
+		wantSource(t, res, err, idem.SourceExecuted)
+		if s.sent(t) != idem.DeriveKey("intent", intent.Scope, intent.ID) || len(records(t, store)) != 0 {
+			t.Errorf("sent %s, %d records", s.sent(t), len(records(t, store)))
+		}
+		if got := seen.take(); len(got) != 1 || got[0].Name != idem.EventStoreError || !errors.Is(got[0].Err, errBoom) || got[0].Outcome != idem.OutcomeExecuted {
+			t.Errorf("events %+v", got)
+		}
+		// Nothing that is not behind the key layer proves what an earlier
+		// call may have done.
+		_, err = idem.Do(t.Context(), c, intent, answers(idem.Rejected(errBoom)).call)
+		wantOutcome(t, err, idem.OutcomeUnknown, errBoom)
+		mend()
+		again := answers(nil)
+		res, err = idem.Do(t.Context(), c, intent, again.call)
+		wantSource(t, res, err, idem.SourceExecuted)
+		if res.Key != s.sent(t) {
+			t.Errorf("then under %s", res.Key)
+		}
+	})
+}
+
+// A record that can't be read is no outage: it may tell of an execution.
+func TestFailOpenCorrupt(t *testing.T) {
+	store := &hookStore{Store: newStore(t), hook: func(string, func() error) error { return keystore.ErrCorrupt }}
+	_, err := idem.Do(t.Context(), newClient(t, idem.Config{Store: store, FailOpen: true}), intent, never[receipt](t))
+	wantOutcome(t, err, idem.OutcomeUnknown, keystore.ErrCorrupt)
+}

@@ -179,7 +179,7 @@ func (t *transport) ended(req *http.Request, op *operation, end ending) error {
 func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled string) (*http.Response, error) {
 	c := t.client
 	honoured := !c.cfg.Contract.Unkeyed
-	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL),
+	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), http: true,
 		sendsKey: honoured, repeatable: honoured || idempotent(req.Method),
 		credentials: credentialsOf(req.Header, c.cfg.Contract), encode: encodeReply, decode: decodeReply}
 	switch {
