@@ -36,7 +36,8 @@ var ErrURL = errors.New("storeurl: not the URL of a store")
 
 // Opened is an open store and what its handle needs.
 type Opened struct {
-	keystore.Store
+	// Store has the optional interfaces that the store has.
+	Store keystore.Store
 	// Kind is memory, sqlite, postgres, redis or mysql.
 	Kind string
 	// Migrate creates or checks the schema; Redis and memory have none.

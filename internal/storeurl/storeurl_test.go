@@ -24,7 +24,7 @@ func TestSQLite(t *testing.T) {
 		if err := s.Migrate(t.Context()); err != nil {
 			t.Fatal(u, err)
 		}
-		if _, err := s.Records(t.Context(), keystore.Query{}); err != nil {
+		if _, err := s.Store.Records(t.Context(), keystore.Query{}); err != nil {
 			t.Error(u, err)
 		}
 		if err := s.Close(); err != nil {
