@@ -13,8 +13,8 @@ var (
 	ErrFenced = errors.New("keystore: fenced: the record has another owner")
 	// ErrInvalid: a parameter breaks the contract; nothing was stored.
 	ErrInvalid = errors.New("keystore: invalid parameter")
-	// ErrFull: the store is bounded and has no room for a new record.
-	// Existing records go on.
+	// ErrFull: the store has no room for a new record; or, where its disk is
+	// full, for any change. Nothing was stored.
 	ErrFull = errors.New("keystore: full: no room for a new record")
 	// ErrTooLarge: a Result or Meta is over the store's limit; the record is
 	// unchanged.
@@ -26,10 +26,10 @@ var (
 )
 
 // Final tells that repeating a call can't change its answer: err is one of the
-// sentinels above. After any other error nothing is known, and the same call
-// may be sent again.
+// sentinels above, but for ErrFull, since there may be room again. After any
+// other error nothing is known, and the same call may be sent again.
 func Final(err error) bool {
-	for _, e := range []error{ErrFenced, ErrInvalid, ErrFull, ErrTooLarge, ErrCorrupt, ErrFormat} {
+	for _, e := range []error{ErrFenced, ErrInvalid, ErrTooLarge, ErrCorrupt, ErrFormat} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -86,13 +86,16 @@ func TestValidateNamesTheField(t *testing.T) {
 }
 
 func TestFinal(t *testing.T) {
-	for _, err := range []error{keystore.ErrFenced, keystore.ErrInvalid, keystore.ErrFull, keystore.ErrTooLarge, keystore.ErrCorrupt, keystore.ErrFormat} {
+	for _, err := range []error{keystore.ErrFenced, keystore.ErrInvalid, keystore.ErrTooLarge, keystore.ErrCorrupt, keystore.ErrFormat} {
 		if !keystore.Final(fmt.Errorf("store: claim: %w", err)) {
 			t.Errorf("%v may be repeated", err)
 		}
 	}
 	if keystore.Final(nil) || keystore.Final(errors.New("connection reset")) {
 		t.Error("an unknown fate is final")
+	}
+	if keystore.Final(fmt.Errorf("store: complete: %w", keystore.ErrFull)) {
+		t.Error("a full disk is full for ever")
 	}
 }
 

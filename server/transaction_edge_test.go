@@ -224,7 +224,7 @@ func TestTransactionStoreFails(t *testing.T) {
 		"twice":          {func(try int) error { return map[bool]error{true: errDown}[try < 3] }, "", 3},
 		"always":         {func(int) error { return errDown }, "store-unavailable", 3},
 		"unreadable":     {func(int) error { return keystore.ErrCorrupt }, "record-unreadable", 1},
-		"full":           {func(int) error { return keystore.ErrFull }, "store-unavailable", 1},
+		"full":           {func(int) error { return keystore.ErrFull }, "store-unavailable", 3},
 		"does not begin": {func(int) error { time.Sleep(10 * time.Second); return errDown }, "store-unavailable", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
