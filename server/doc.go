@@ -60,14 +60,21 @@
 // # Unresolved records
 //
 // What may have happened is never run again by itself. Such a record answers
-// recovery-required until somebody has found out what became of it and says so
-// through the store; it does not expire. Query{Unresolved: true} finds it, its
-// Meta names scope, key and path. To settle it, take it over under its own
-// fingerprint, and complete it, or free it for another attempt:
+// recovery-required, and does not expire. Config.Recover is asked what became of
+// it: by the next duplicate, which then gets the answer that was found, or runs;
+// and by Reconcile, on a timer, for those whose clients do not come back. Before
+// it is asked the record is taken over: a former owner that is still at work has
+// lost its claim by then, and finds that out at BeginEffect, by its context, and
+// when it settles. What it does in between, unasked, nobody can prevent.
 //
-//	c, err := store.Claim(ctx, keystore.ClaimParams{ID: rec.ID, Scope: rec.Scope, Fingerprint: rec.Fingerprint,
-//		Nonce: nonce, Lease: time.Minute, Begun: true, Takeover: true})
-//	err = store.Release(ctx, c.Owner, keystore.ReleaseParams{How: keystore.Forget}) // it did not happen
+//	for range time.Tick(time.Minute) {
+//		n, err := srv.Reconcile(ctx)
+//	}
+//
+// Without a hook, somebody has to say it by hand: find it with
+// Query{Unresolved: true}, claim it with Takeover under its own fingerprint, and
+// Complete it, or Release it with Forget if it did not happen. The command idem
+// does that.
 //
 // # Problems
 //
@@ -82,7 +89,8 @@
 //	body-too-large         413  over Config.MaxRequest
 //	key-reused             422  the key belongs to another payload
 //	in-flight              409  another attempt is running; 425 with Config.TooEarly
-//	recovery-required      409  nobody knows whether it was executed
+//	recovery-required      409  nobody knows whether it was executed; with Config.Recover,
+//	                            Retry-After tells when it is asked again
 //	response-not-retained  409  executed, but the answer was not kept
 //	answer-too-large       500  rolled back: the answer is over Config.MaxResponse
 //	record-unreadable      500  the record is corrupt or of a newer format

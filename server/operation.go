@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -32,34 +31,12 @@ type operation struct {
 	// fenced: another owner settles the record that this operation executed
 	// under.
 	fenced bool
+	// asked: Recover was asked about the record; recovered: it was settled by
+	// the answer.
+	asked, recovered bool
 	// attempts is what the observer is told of the execution.
 	attempts []idem.Attempt
 }
-
-// meta is a record's Meta: what people and recovery need to know of it.
-type meta struct {
-	Version int    `json:"v"`
-	Scope   string `json:"scope"`
-	Key     string `json:"key,omitempty"`
-	ID      string `json:"id,omitempty"`
-	Method  string `json:"method,omitempty"`
-	Path    string `json:"path,omitempty"`
-}
-
-func (op *operation) meta() []byte {
-	m := meta{Version: 1, Scope: op.scope, ID: op.id, Method: cut(op.method), Path: cut(op.path)}
-	if op.id == "" {
-		m.Key = string(op.key)
-	}
-	b, err := json.Marshal(m)
-	if err != nil {
-		panic("idem: server: a struct of strings always encodes: " + err.Error())
-	}
-	return b
-}
-
-// cut bounds what a client has sent.
-func cut(s string) string { return s[:min(len(s), 1<<10)] }
 
 // byKey and byID set the record's identity.
 func (op *operation) byKey(scope string, key idem.Key) {
@@ -77,6 +54,10 @@ func (op *operation) byID(scope, id string) {
 type granted struct {
 	keystore.Claim
 	sent time.Time // when the claim went out; its lease counts from here at least
+	// retryAfter is in how long Recover is asked about an unresolved record,
+	// why what went wrong the last time.
+	retryAfter time.Duration
+	why        error
 }
 
 // claim claims the record. It waits, as long as the route says, while another
@@ -94,6 +75,13 @@ func (op *operation) claim(ctx context.Context) (granted, error) {
 		if err != nil && seen.Status != 0 && !errors.Is(err, keystore.ErrCorrupt) && !errors.Is(err, keystore.ErrFormat) {
 			// Nobody may run beside it, or say that nothing was executed.
 			return seen, nil
+		}
+		if err == nil && c.Status == keystore.Unresolved && s.cfg.Recover != nil && !op.asked {
+			again := false
+			if c, again = op.recover(ctx, c); again {
+				p, seen = op.claimParams(), granted{}
+				continue
+			}
 		}
 		if err != nil || c.Status != keystore.InFlight || patience.Err() != nil {
 			return c, err
@@ -134,12 +122,13 @@ func (op *operation) claimOnce(ctx context.Context, p keystore.ClaimParams) (gra
 		case err == nil && (c.Status < keystore.Acquired || c.Status > keystore.Unresolved):
 			return granted{}, fmt.Errorf("%w: it answered a claim with %v", idem.ErrStore, c.Status)
 		case err == nil:
-			return granted{c, sent}, nil
+			return granted{Claim: c, sent: sent}, nil
 		case keystore.Final(err):
 			return granted{}, fmt.Errorf("%w: claim: %w", idem.ErrStore, err)
 		case try == claimTries || !sleep(ctx, delay):
-			// What runs unprotected instead must not be freed for another run.
-			if p.Begun && !op.server.cfg.FailOpen {
+			// What runs unprotected instead must not be freed for another run,
+			// nor what was taken over: another owner may have executed it.
+			if p.Begun && !p.Takeover && !op.server.cfg.FailOpen {
 				op.undo(p)
 			}
 			return granted{}, fmt.Errorf("%w: claim: %w", idem.ErrStore, err)
@@ -196,8 +185,11 @@ func (op *operation) observe(ctx context.Context, name string, o idem.Outcome, s
 	if observer == nil {
 		return
 	}
-	if op.fenced {
+	switch {
+	case op.fenced:
 		name = idem.EventFenced
+	case op.recovered && name == idem.EventReplayed:
+		name = idem.EventRecovered
 	}
 	e := idem.Event{
 		Name: name, Half: "server", Scope: op.scope, Outcome: o, Source: src, Attempts: op.attempts,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -120,7 +121,11 @@ func (op *operation) found(g granted) (stored.Answer, *refusal) {
 			cause: op.ifFenced(nil), retryAfter: retryAfter(g.Record, op.server.cfg.Lease),
 		}
 	default:
-		return stored.Answer{}, &refusal{code: codeRecovery, event: idem.EventUnresolved, cause: op.ifFenced(ErrRecoveryRequired)}
+		cause := error(ErrRecoveryRequired)
+		if g.why != nil {
+			cause = fmt.Errorf("%w: %w", cause, g.why)
+		}
+		return stored.Answer{}, &refusal{code: codeRecovery, event: idem.EventUnresolved, cause: op.ifFenced(cause), retryAfter: wholeSeconds(g.retryAfter)}
 	}
 }
 
@@ -150,6 +155,11 @@ func (op *operation) ifFenced(err error) error {
 func retryAfter(rec keystore.Record, lease time.Duration) time.Duration {
 	wait := min(rec.Age/2, rec.LeaseLeft, lease/2)
 	return max(wait.Truncate(time.Second), time.Second)
+}
+
+// wholeSeconds rounds up.
+func wholeSeconds(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
 }
 
 // error is what a refusal tells in Go.

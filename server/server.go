@@ -52,6 +52,22 @@ type Config struct {
 	// Authorize is asked before a stored answer is replayed, also after a
 	// wait: the caller may have lost its right since. Nil allows all replays.
 	Authorize func(*http.Request) error
+	// Recover is asked what became of an unresolved record: by the next
+	// duplicate that meets it, and by Reconcile. It looks where the effect
+	// would be: in the books, at the provider. OutcomeExecuted and
+	// OutcomeRejected settle the record with the reply or value given, and a
+	// duplicate gets that as a replay; after OutcomeNotExecuted the duplicate
+	// runs; anything else, an error and a panic leave the record unresolved,
+	// and it is not asked again before a second, then twice as long, up to
+	// five minutes. One process at a time asks about a record; its former
+	// owner, should it still be at work, has lost its claim by then.
+	//
+	// The context does not end with the duplicate's request; it ends after
+	// MaxRun, with idem.ErrLeaseLost and with idem.ErrShutdown. Nil leaves
+	// records unresolved until they are resolved by hand. A Transaction route
+	// leaves no unresolved records, and asks about none.
+	Recover func(context.Context, Pending) (Resolution, error)
+
 	// Optional lets requests without a key through, unprotected. By default
 	// they are refused, except for GET, HEAD, OPTIONS and TRACE.
 	Optional bool

@@ -287,7 +287,7 @@ func (op *operation) begin(ctx context.Context, p keystore.ClaimParams, fn func(
 		case !limit.Stop():
 			return context.Cause(base)
 		}
-		g = granted{c, sent}
+		g = granted{Claim: c, sent: sent}
 		if c.Status != keystore.Acquired {
 			return errRollback
 		}
