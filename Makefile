@@ -3,7 +3,10 @@ FUZZTIME ?= 60s
 BENCH ?= .
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
-.PHONY: test lint fuzz bench examples cover
+# KILLS is how many processes make crash kills per store and mode.
+KILLS ?= 100
+
+.PHONY: test lint fuzz bench examples cover crash
 
 test:
 	go test -race -shuffle=on ./...
@@ -18,6 +21,9 @@ fuzz:
 
 bench:
 	go test -run='^$$' -bench='$(BENCH)' -benchmem ./...
+
+crash:
+	go test -count=1 -timeout=60m -v -run='^TestCrash$$' ./internal/crash -crash.kills=$(KILLS)
 
 examples:
 	@./scripts/examples.sh
