@@ -6,6 +6,11 @@
 //	go run ./examples/quickstart -scene=stalled
 //	go run ./examples/quickstart -scene=lost-reply -seed=4 -attempts=6
 //	go run ./examples/quickstart -break=fence
+//	go run ./examples/quickstart -store=sqlite:quickstart.db
+//	go run ./examples/quickstart -store=postgres://user:password@host/database
+//
+// The stores are in memory; with -store each process of a scene has a table of
+// its own there (for Redis: a prefix), idem_quickstart_1 and so on.
 //
 // Each scene prints its attempts, what the callers were told, and the ledger
 // after it, and says whether that is what it should be. The exit status is 1 if
@@ -30,6 +35,7 @@ type options struct {
 	broken   string
 	attempts int
 	seed     uint64
+	store    string
 }
 
 // run plays the scenes and returns the exit status.
@@ -70,6 +76,7 @@ func parse(args []string, out io.Writer) (opts options, err error) {
 	f.StringVar(&opts.scene, "scene", "", "play one scene only, by number or name: "+strings.Join(names, ", "))
 	f.StringVar(&opts.broken, "break", "", "take one protection out: claims, key, fence or fingerprint")
 	f.IntVar(&opts.attempts, "attempts", 4, "attempts a call makes at most")
+	f.StringVar(&opts.store, "store", memory, "where the records are kept: sqlite:PATH, postgres:URL, redis:URL or mysql:URL")
 	f.Uint64Var(&opts.seed, "seed", 0, "let random faults, picked by this seed, happen in the scene lost-reply; 0 loses one reply")
 	if err := f.Parse(args); err != nil {
 		return opts, err
@@ -88,6 +95,10 @@ func parse(args []string, out io.Writer) (opts options, err error) {
 		err = fmt.Errorf("-attempts=%d: use 1 or more", opts.attempts)
 	case f.NArg() > 0:
 		err = fmt.Errorf("%s: there are flags only", f.Arg(0))
+	default:
+		if err = reach(opts.store); err != nil {
+			err = fmt.Errorf("-store: %w", err)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(out, err)

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"database/sql"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/idem-go/idem/internal/servertest"
 	"go.uber.org/goleak"
 )
 
@@ -31,6 +34,38 @@ func TestEveryScene(t *testing.T) {
 		if len(line) > 100 || strings.TrimRight(line, " \n")+"\n" != line {
 			t.Errorf("too long, or ends with blanks: %q", line)
 		}
+	}
+}
+
+// The scenes come out the same on every store, and again on one that was used
+// before.
+func TestStores(t *testing.T) {
+	postgres, redis, mariadb := servertest.Postgres(t), servertest.Redis(t, servertest.RedisOptions{}), servertest.MariaDB(t, servertest.MariaDBOptions{})
+	db, err := sql.Open("mysql", mariadb.DSN(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE shop"); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{
+		"sqlite:" + filepath.Join(t.TempDir(), "quickstart.db"),
+		postgres.URL,
+		"redis://" + redis.Addr,
+		"mysql://root@" + mariadb.Addr + "/shop",
+	} {
+		kind, _, _ := strings.Cut(url, ":")
+		t.Run(kind, func(t *testing.T) {
+			for range 2 {
+				if status, out := quickstart("-store=" + url); status != 0 || strings.Contains(out, "error") {
+					t.Errorf("exit status %d:\n%s", status, out)
+				}
+			}
+			if status, out := quickstart("-store="+url, "-scene=stalled", "-break=fence"); status != 1 {
+				t.Errorf("without its fence: exit status %d:\n%s", status, out)
+			}
+		})
 	}
 }
 
@@ -74,6 +109,11 @@ func TestOneAttemptIsEnough(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
+	for _, url := range []string{"nosuch", "sqlite:", "sqlite:/no/such/folder/idem.db", "postgres://127.0.0.1:1/none", "redis://127.0.0.1:1"} {
+		if status, out := quickstart("-store=" + url); status != 2 || !strings.Contains(out, "-store: ") {
+			t.Errorf("%s: exit status %d: %s", url, status, out)
+		}
+	}
 	for _, arg := range []string{"-scene=8", "-scene=nosuch", "-break=nosuch", "-attempts=0", "-nosuch", "scene"} {
 		if status, out := quickstart(arg); status != 2 || !strings.Contains(out, strings.TrimLeft(arg, "-")[:5]) {
 			t.Errorf("%s: exit status %d: %s", arg, status, out)

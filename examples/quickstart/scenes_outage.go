@@ -10,7 +10,6 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemtest"
-	"github.com/idem-go/idem/keystore/memstore"
 )
 
 func down(s *stage) error {
@@ -42,8 +41,8 @@ func down(s *stage) error {
 }
 
 func stalled(s *stage) error {
-	const lease = 40 * time.Millisecond
-	shared, err := memstore.New(memstore.Config{})
+	lease := s.lease()
+	shared, err := s.store()
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/keystore"
-	"github.com/idem-go/idem/keystore/memstore"
 )
 
 // scene is one thing that can go wrong.
@@ -31,13 +30,15 @@ type stage struct {
 	options
 	out    io.Writer
 	ledger *idemtest.Ledger
+	scope  string
+	stores int // that were opened
 	ends   []func() error
 	wrong  bool
 }
 
 // play plays a scene and tells whether it came out as it should.
 func play(sc scene, opts options, out io.Writer) bool {
-	s := &stage{options: opts, out: out, ledger: new(idemtest.Ledger)}
+	s := &stage{options: opts, out: out, ledger: new(idemtest.Ledger), scope: scopeOf(opts.store)}
 	for _, line := range sc.story {
 		s.printf("   %s\n", line)
 	}
@@ -76,7 +77,7 @@ func (s *stage) serve(h http.Handler) (string, error) {
 // provider makes a provider that charges into the stage's ledger.
 func (s *stage) provider(cfg idemtest.ProviderConfig) (*idemtest.Provider, error) {
 	if cfg.Store == nil {
-		store, err := memstore.New(memstore.Config{})
+		store, err := s.store()
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +105,7 @@ func (s *stage) serveProvider(cfg idemtest.ProviderConfig) (*idemtest.Provider, 
 
 // clientStore is a store for a client.
 func (s *stage) clientStore() (keystore.Store, error) {
-	store, err := memstore.New(memstore.Config{})
+	store, err := s.store()
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (s *stage) process(name, url string, cfg idem.Config, script ...idemtest.Fa
 	base := &http.Transport{}
 	s.atEnd(func() error { base.CloseIdleConnections(); return nil })
 	p := &process{name: name, url: url, wire: idemtest.NewTransport(breakWire(s.broken, base), script...)}
-	cfg.Scope = "acme/charge"
+	cfg.Scope = s.scope
 	cfg.Observer = p
 	cfg.Policy.Attempts = s.options.attempts
 	cfg.Policy.BaseDelay, cfg.Policy.MaxDelay = 5*time.Millisecond, 20*time.Millisecond
