@@ -68,7 +68,7 @@ func decode(c keystore.Record) (rec keystore.Record, fresh bool, err error) {
 }
 
 // copied returns the record of which the front has a copy that is still valid.
-func (s *Store) copied(ctx context.Context, id [32]byte) (rec keystore.Record, ok bool) {
+func (s *store) copied(ctx context.Context, id [32]byte) (rec keystore.Record, ok bool) {
 	s.ask(ctx, func(ctx context.Context) error {
 		recs, err := s.front.Records(ctx, keystore.Query{ID: &id, Limit: 1})
 		if err != nil || len(recs) == 0 || recs[0].State != keystore.Done {
@@ -82,7 +82,7 @@ func (s *Store) copied(ctx context.Context, id [32]byte) (rec keystore.Record, o
 
 // copy writes a copy of a settled record, which expires at until. If that
 // fails, the next duplicate asks the back.
-func (s *Store) copy(ctx context.Context, id [32]byte, until time.Time) {
+func (s *store) copy(ctx context.Context, id [32]byte, until time.Time) {
 	recs, err := s.back.Records(ctx, keystore.Query{ID: &id, Limit: 1})
 	if err != nil || len(recs) == 0 || recs[0].State != keystore.Done {
 		return

@@ -48,20 +48,24 @@ type Config struct {
 	OnFrontError func(error)
 }
 
-// Store is the two stores as one. It is safe for concurrent use.
-type Store struct {
+// store is the two stores as one.
+type store struct {
 	front, back keystore.Store
 	cfg         Config
 }
 
-var (
-	_ keystore.Store  = (*Store)(nil)
-	_ keystore.Waiter = (*Store)(nil)
-)
+// waiter is one whose back tells of changes. Those who wait for a store that
+// says it does, but does not, look less often.
+type waiter struct {
+	*store
+	keystore.Waiter
+}
 
-// New returns a store with front before back. The front must hold no records
-// but these copies: give it a prefix of its own.
-func New(front, back keystore.Store, cfg Config) (*Store, error) {
+// New returns the two stores as one, with front before back. It is safe for
+// concurrent use, and a keystore.Waiter if back is one; a keystore.Transactor it
+// is not. The front must hold no records but these copies: give it a prefix of
+// its own.
+func New(front, back keystore.Store, cfg Config) (keystore.Store, error) {
 	for name, s := range map[string]keystore.Store{"front": front, "back": back} {
 		if v := reflect.ValueOf(s); s == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 			return nil, fmt.Errorf("tiered: the %s store is nil; pass one, or use the other alone", name)
@@ -73,12 +77,16 @@ func New(front, back keystore.Store, cfg Config) (*Store, error) {
 	if cfg.FrontTimeout == 0 {
 		cfg.FrontTimeout = 50 * time.Millisecond
 	}
-	return &Store{front: front, back: back, cfg: cfg}, nil
+	both := &store{front: front, back: back, cfg: cfg}
+	if w, ok := back.(keystore.Waiter); ok {
+		return waiter{both, w}, nil
+	}
+	return both, nil
 }
 
 // Claim implements keystore.Store. It answers from the copy of a settled
 // record if there is one; every other decision is the back's.
-func (s *Store) Claim(ctx context.Context, p keystore.ClaimParams) (keystore.Claim, error) {
+func (s *store) Claim(ctx context.Context, p keystore.ClaimParams) (keystore.Claim, error) {
 	if err := p.Validate(); err != nil {
 		return keystore.Claim{}, err
 	}
@@ -93,13 +101,13 @@ func (s *Store) Claim(ctx context.Context, p keystore.ClaimParams) (keystore.Cla
 }
 
 // Renew implements keystore.Store.
-func (s *Store) Renew(ctx context.Context, o keystore.Owner, p keystore.RenewParams) error {
+func (s *store) Renew(ctx context.Context, o keystore.Owner, p keystore.RenewParams) error {
 	return s.back.Renew(ctx, o, p)
 }
 
 // Complete implements keystore.Store. The record is settled when the back has
 // settled it; then a copy goes to the front.
-func (s *Store) Complete(ctx context.Context, o keystore.Owner, p keystore.CompleteParams) error {
+func (s *store) Complete(ctx context.Context, o keystore.Owner, p keystore.CompleteParams) error {
 	// The back counts the retention from some moment after this one.
 	started := time.Now()
 	if err := s.back.Complete(ctx, o, p); err != nil {
@@ -110,17 +118,17 @@ func (s *Store) Complete(ctx context.Context, o keystore.Owner, p keystore.Compl
 }
 
 // Release implements keystore.Store.
-func (s *Store) Release(ctx context.Context, o keystore.Owner, p keystore.ReleaseParams) error {
+func (s *store) Release(ctx context.Context, o keystore.Owner, p keystore.ReleaseParams) error {
 	return s.back.Release(ctx, o, p)
 }
 
 // Records implements keystore.Store. It asks the back.
-func (s *Store) Records(ctx context.Context, q keystore.Query) ([]keystore.Record, error) {
+func (s *store) Records(ctx context.Context, q keystore.Query) ([]keystore.Record, error) {
 	return s.back.Records(ctx, q)
 }
 
 // Purge implements keystore.Store. It purges both, and counts the back's.
-func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
+func (s *store) Purge(ctx context.Context, limit int) (int, error) {
 	n, err := s.back.Purge(ctx, limit)
 	if err != nil {
 		return n, err
@@ -132,16 +140,8 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	return n, nil
 }
 
-// Watch implements keystore.Waiter with the back's, if it is one.
-func (s *Store) Watch(id [32]byte) (<-chan struct{}, func()) {
-	if w, ok := s.back.(keystore.Waiter); ok {
-		return w.Watch(id)
-	}
-	return nil, func() {}
-}
-
 // ask calls the front within its timeout. An error costs speed only.
-func (s *Store) ask(ctx context.Context, call func(context.Context) error) {
+func (s *store) ask(ctx context.Context, call func(context.Context) error) {
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.FrontTimeout)
 	defer cancel()
 	err := call(bounded)

@@ -11,15 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/idem-go/idem/keystore"
 	"github.com/idem-go/idem/keystore/keystoretest"
 	"github.com/idem-go/idem/keystore/memstore"
 	"github.com/idem-go/idem/keystore/tiered"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func memory(t testing.TB) *memstore.Store {
 	t.Helper()
@@ -30,7 +26,7 @@ func memory(t testing.TB) *memstore.Store {
 	return s
 }
 
-func store(t testing.TB, front, back keystore.Store, cfg tiered.Config) *tiered.Store {
+func store(t testing.TB, front, back keystore.Store, cfg tiered.Config) keystore.Store {
 	t.Helper()
 	s, err := tiered.New(front, back, cfg)
 	if err != nil {
@@ -308,7 +304,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func second(_ *tiered.Store, err error) error { return err }
+func second(_ keystore.Store, err error) error { return err }
 
 func ExampleNew() {
 	front, _ := memstore.New(memstore.Config{}) // in production redisstore
