@@ -6,7 +6,12 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 # KILLS is how many processes make crash kills per store and mode.
 KILLS ?= 100
 
-.PHONY: test lint fuzz bench examples cover crash
+.PHONY: deps test lint fuzz bench examples cover crash
+
+# Installs the servers that the tests start, on Debian; compose.yaml is for
+# other systems.
+deps:
+	@./scripts/servers.sh
 
 test:
 	go test -race -shuffle=on ./...
