@@ -35,6 +35,15 @@
 // and leaves a tombstone: retries are told how it ended, and it is
 // never run again.
 //
+// # Routers and frameworks
+//
+// Handler takes and gives an http.Handler, and fits wherever those do: around a
+// mux or behind one, as chi's With, as echo.WrapMiddleware. What a framework
+// answers only after its middleware, an error that an echo handler returns, say,
+// this package can't see: it sees a handler that wrote nothing, which is an
+// answer with status 200. Have the error answered within, by calling c.Error
+// in a middleware of your own between this one and the handler.
+//
 // # Transactions
 //
 // With Effects Transaction the handler or function runs inside InTx of the
