@@ -2,6 +2,8 @@ package idem
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -10,8 +12,19 @@ import (
 type Contract struct {
 	// Name is for people.
 	Name string
-	// Header carries the key; empty means Idempotency-Key.
+	// Header carries the key; empty means Idempotency-Key, unless a Field does.
 	Header string
+	// Field carries the key instead of a header: a member of the request's JSON
+	// object, or a field of its form. Dots lead into objects that are there, as
+	// in variables.input.apiRequestKey. The rest of the body stays as it is. A
+	// request without such a body, or whose field has a value of another kind,
+	// is refused before anything is sent; a key that the caller has put there
+	// itself is taken as it is. Transport does this; a function that Do calls
+	// gets the key, and puts it where its SDK wants it.
+	Field string
+	// Undashed sends a key that idem has made as 32 hex digits, without the
+	// dashes of a UUID.
+	Undashed bool
 	// Quoted sends the key as a string of RFC 9651, "abc" with its quotes, as
 	// the IETF draft writes it. Without it the key is sent bare, which is
 	// what most servers expect, unless it has characters that need quotes.
@@ -101,7 +114,7 @@ func (c Contract) withDefaults() Contract {
 	if c.Name == "" && c.Answers == nil {
 		c.Name, c.Answers = IETF.Name, IETF.Answers
 	}
-	if c.Header == "" {
+	if c.Header == "" && c.Field == "" {
 		c.Header = "Idempotency-Key"
 	}
 	if c.MaxKeyLen == 0 {
@@ -118,6 +131,10 @@ func (c Contract) validate() error {
 	switch {
 	case c.MaxKeyLen < 0 || c.MaxKeyLen > MaxKeyLen:
 		return badConfig("Contract.MaxKeyLen", fmt.Sprintf("is %d; use 0 for %d, or 1 to %d", c.MaxKeyLen, MaxKeyLen, MaxKeyLen))
+	case c.Header != "" && c.Field != "":
+		return badConfig("Contract.Field", fmt.Sprintf("is %q, and Header is %q; the key goes into one of them", c.Field, c.Header))
+	case slices.Contains(strings.Split(c.Field, "."), "") && c.Field != "":
+		return badConfig("Contract.Field", fmt.Sprintf("is %q; use names joined by single dots", c.Field))
 	case c.Retention < 0:
 		return badConfig("Contract.Retention", fmt.Sprintf("is %v; use 0 for 24h, or a positive duration", c.Retention))
 	}
@@ -139,9 +156,19 @@ func (c Contract) validate() error {
 	return nil
 }
 
-// spell is how the key is written on the wire.
+// Spell is how the server takes a key that idem has made, for functions that
+// put it into a request by themselves: without dashes, or in quotes, if the
+// contract says so.
+func (c Contract) Spell(k Key) string {
+	if c.Undashed {
+		k = Key(strings.ReplaceAll(string(k), "-", ""))
+	}
+	return c.spell(k)
+}
+
+// spell is how a key is written on the wire.
 func (c Contract) spell(k Key) string {
-	if c.Quoted || !k.bare() {
+	if c.Field == "" && (c.Quoted || !k.bare()) {
 		return k.quoted()
 	}
 	return string(k)

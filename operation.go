@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -64,9 +65,14 @@ func (op *operation) name() {
 
 // checkKey refuses a key that the server would not take.
 func (op *operation) checkKey() error {
-	limit := op.client.cfg.Contract.MaxKeyLen
-	if key := op.newKey(0); len(key) > limit {
-		return badKey(fmt.Sprintf("has %d characters; the server takes %d", len(key), limit), key)
+	contract := op.client.cfg.Contract
+	key := op.newKey(0)
+	length := len(key)
+	if contract.Undashed && op.intent.Key == "" {
+		length -= strings.Count(string(key), "-")
+	}
+	if length > contract.MaxKeyLen {
+		return badKey(fmt.Sprintf("has %d characters; the server takes %d", length, contract.MaxKeyLen), key)
 	}
 	return nil
 }
@@ -215,5 +221,9 @@ func (op *operation) spell(key Key) string {
 	if op.header != "" {
 		return op.header
 	}
-	return op.client.cfg.Contract.spell(key)
+	contract := op.client.cfg.Contract
+	if op.intent.Key != "" {
+		return contract.spell(key) // as it is
+	}
+	return contract.Spell(key)
 }

@@ -206,6 +206,9 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 		return nil, t.refuse(req, op.intent, err)
 	}
 	body, err := freeze(req, c.cfg.MaxRequest)
+	if err == nil {
+		err = t.nameByField(op, req, body)
+	}
 	if err == nil && !hop {
 		op.fingerprint, err = fingerprintOf(req, body, op.intent.Payload)
 		if err == nil && b != nil && !b.bind(op.fingerprint) {
@@ -269,16 +272,65 @@ func (t *transport) identify(op *operation, req *http.Request) error {
 	return op.checkKey()
 }
 
+// nameByField reads a key that the caller has put into the body, where the
+// contract wants it. An intent outranks it only as far as they agree: what the
+// caller wrote is what is sent.
+func (t *transport) nameByField(op *operation, req *http.Request, body []byte) error {
+	contract := t.client.cfg.Contract
+	if contract.Field == "" || contract.Unkeyed {
+		return nil
+	}
+	own, err := contract.fieldKey(req.Header.Get("Content-Type"), body)
+	switch {
+	case err != nil || own == "" || own == op.intent.Key:
+		return err
+	case op.named:
+		return fmt.Errorf("%w: the body's field %s has a key of its own beside the intent; leave it out, or give it as Intent.Key", ErrInvalidIntent, contract.Field)
+	}
+	op.intent.Key = own
+	op.name()
+	if within(req.Context(), op) {
+		return ErrReentrant
+	}
+	return op.checkKey()
+}
+
+// sign has the attempt's request signed.
+func (t *transport) sign(req *http.Request, body []byte) error {
+	sign := t.client.cfg.Sign
+	if sign == nil {
+		return nil
+	}
+	signed := req.Clone(req.Context())
+	setBody(signed, body)
+	if err := recovered(func() error { return sign(signed) }); err != nil {
+		return fmt.Errorf("idem: Config.Sign: %w", err)
+	}
+	req.Header = signed.Header
+	return nil
+}
+
 // send makes one attempt. wire is the key as it is written.
 func (t *transport) send(ctx context.Context, template *http.Request, body []byte, key Key, wire string, timeout time.Duration) verdict {
 	cfg := t.client.cfg
 	ctx = context.WithValue(keyctx.With(ctx, string(key)), carriedKey{}, true)
 	req := template.Clone(ctx)
-	setBody(req, body)
 	deleteHeader(req.Header, cfg.Contract.Header)
-	if !cfg.Contract.Unkeyed {
+	var err error
+	switch {
+	case cfg.Contract.Unkeyed:
+	case cfg.Contract.Field != "":
+		body, err = cfg.Contract.withKey(req.Header.Get("Content-Type"), body, wire)
+	default:
 		req.Header.Set(cfg.Contract.Header, wire)
 	}
+	if err == nil {
+		err = t.sign(req, body)
+	}
+	if err != nil {
+		return verdict{outcome: OutcomeRejected, err: err}
+	}
+	setBody(req, body)
 	s := exchange(req, t.base, timeout, cfg.MaxResult, func(int) bool { return true })
 	if s.reply != nil {
 		s.reply.trail = &trail{url: template.URL, origin: originOf(template.URL)}
@@ -300,6 +352,10 @@ func (t *transport) unkeyed(req *http.Request) (*http.Response, error) {
 	op.try = func(ctx context.Context, _ Key, timeout time.Duration) verdict {
 		last.discard()
 		out := template.Clone(ctx)
+		if err := t.sign(out, body); err != nil {
+			last = verdict{outcome: OutcomeRejected, err: err}
+			return last
+		}
 		setBody(out, body)
 		if rest != nil {
 			out.Body, out.ContentLength, out.GetBody = rest, req.ContentLength, nil

@@ -20,6 +20,9 @@ func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error
 		return nil, a.op.failedAs(OutcomeUnknown, a.key, ErrCrossOrigin).err
 	}
 	body, err := freeze(req, cfg.MaxRequest)
+	if err == nil {
+		err = t.sameKey(a, req, body)
+	}
 	var sum [32]byte
 	if err == nil && req.Response == nil {
 		sum, err = fingerprintOf(req, body, nil)
@@ -51,6 +54,19 @@ func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error
 	tr := &trail{origin: originOf(req.URL), report: Report{Key: a.key, Outcome: v.outcome, Attempts: 1, WireSends: v.sends}}
 	resp, _ := r.response(req.WithContext(context.WithValue(req.Context(), trailKey{}, tr)))
 	return resp, nil
+}
+
+// sameKey refuses a request whose body has another key than the attempt's.
+func (t *transport) sameKey(a *attempt, req *http.Request, body []byte) error {
+	contract := t.client.cfg.Contract
+	if contract.Field == "" || contract.Unkeyed {
+		return nil
+	}
+	own, err := contract.fieldKey(req.Header.Get("Content-Type"), body)
+	if err == nil && own != "" && string(own) != a.op.wire {
+		err = fmt.Errorf("%w: the body's field %s has another key than the call's; put the call's key there, or none", ErrInvalidIntent, contract.Field)
+	}
+	return err
 }
 
 // aside sends a request that is not the intent's: once, as it is.

@@ -4,8 +4,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 least=85
 profile=$(mktemp)
-trap 'rm -f "$profile"' EXIT
-go test -coverpkg=./... -coverprofile="$profile" ./... >/dev/null
+out=$(mktemp)
+trap 'rm -f "$profile" "$out"' EXIT
+if ! go test -coverpkg=./... -coverprofile="$profile" ./... >"$out"; then
+	grep -v '^ok' "$out"
+	exit 1
+fi
 module=$(go list -m)
 status=0
 for pkg in . keystore keystore/memstore server; do
