@@ -80,7 +80,7 @@ func runClient(ctx context.Context, storeURL, controlURL string, servers []strin
 		})
 	}
 	workers.Wait()
-	return nil
+	return client.Shutdown(ctx) // records that could not be settled at once are now
 }
 
 func placeOrder(ctx context.Context, hc *http.Client, o order) (a answer, err error) {

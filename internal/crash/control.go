@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
-
-	"github.com/idem-go/idem"
 )
 
 // control hands out intents, and keeps what callers were told. It stays in the
@@ -87,14 +85,13 @@ func (c *control) clientDied() {
 	clear(c.out)
 }
 
-// drain hands out no new intents; with again, those that were told to be
-// executed are asked for once more.
+// drain hands out no new intents; with again, all are asked for once more.
 func (c *control) drain(again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.draining = true
 	for id, t := range c.told {
-		if again && t.Outcome == idem.OutcomeExecuted {
+		if again && t.final() {
 			c.open = append(c.open, id)
 		}
 	}

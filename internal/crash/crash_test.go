@@ -53,11 +53,12 @@ func crash(t *testing.T, b backend, mode string) {
 		r.kill()
 	}
 	r.drain(false)
-	r.reconcile()
 	before := len(r.effects())
-	// What was told to be executed is replayed, for a new client too.
+	// What was told to be executed is replayed, for a new client too. What the
+	// client before it was told but could not record, it settles by that.
 	r.must(r.client.start())
 	r.drain(true)
+	r.reconcile()
 	executed, rejected := r.check()
 	if after := len(r.effects()); after != before {
 		t.Errorf("%d effects, and %d after all was asked for again", before, after)
