@@ -151,31 +151,47 @@ func contains(codes []string, code string) bool {
 	return false
 }
 
-// bodyCodes finds the error codes in a JSON body, where servers put them.
-func bodyCodes(body []byte) []string {
-	type names struct {
-		Code, Type any
-	}
-	var b struct {
-		names
-		Error json.RawMessage
-	}
-	if json.Unmarshal(body, &b) != nil {
+// bodyCodes finds the error codes in a JSON body, where servers put them: in
+// members of the object, of its error, and of the first few of its errors and
+// details.
+func bodyCodes(body []byte) (codes []string) {
+	var top map[string]json.RawMessage
+	if json.Unmarshal(body, &top) != nil {
 		return nil
 	}
-	var inner names
-	var text string
-	if json.Unmarshal(b.Error, &inner) != nil {
-		_ = json.Unmarshal(b.Error, &text)
+	objects := []map[string]json.RawMessage{top}
+	var inner map[string]json.RawMessage
+	if json.Unmarshal(top["error"], &inner) == nil && inner != nil {
+		objects = append(objects, inner)
 	}
-	var codes []string
-	for _, v := range []any{b.Code, b.Type, inner.Code, inner.Type, text} {
-		if v != nil && v != "" {
-			codes = append(codes, fmt.Sprint(v))
+	for _, object := range objects[:len(objects):len(objects)] {
+		for _, list := range []string{"errors", "details"} {
+			var items []map[string]json.RawMessage
+			if json.Unmarshal(object[list], &items) == nil {
+				objects = append(objects, items[:min(len(items), maxErrors)]...)
+			}
+		}
+	}
+	for _, object := range objects {
+		for _, name := range codeMembers {
+			var text string
+			var number json.Number
+			switch {
+			case json.Unmarshal(object[name], &text) == nil && text != "":
+				codes = append(codes, text)
+			case json.Unmarshal(object[name], &number) == nil && number != "":
+				codes = append(codes, string(number))
+			}
 		}
 	}
 	return codes
 }
+
+// codeMembers are the names under which servers give error codes.
+var codeMembers = []string{"code", "type", "error", "errorCode", "error_code", "errorType", "errorClass", "reason", "reasonCode", "issue", "name"}
+
+// maxErrors is how many of a reply's errors are looked at.
+const maxErrors = 8
 
 // judgeReplay says what a replayed reply proves. To try again would bring the
 // same reply.

@@ -29,6 +29,10 @@ type Contract struct {
 	// the IETF draft writes it. Without it the key is sent bare, which is
 	// what most servers expect, unless it has characters that need quotes.
 	Quoted bool
+	// Version4 marks a key that idem has made as a UUID of version 4, as a
+	// random one is, for servers that take no other. A derived key stays the
+	// same for the same intent.
+	Version4 bool
 	// MaxKeyLen is the longest key that the server takes; 0 means MaxKeyLen
 	// (255).
 	MaxKeyLen int
@@ -65,8 +69,10 @@ type Answer struct {
 	// Status that the reply has; 0 means any.
 	Status int
 	// Code that the reply's JSON body has in one of its members code, type,
-	// error, error.code or error.type: the whole text, or, for a URI, its
-	// last segment. Empty means any body.
+	// error, errorCode, error_code, errorType, errorClass, reason, reasonCode,
+	// issue or name: the whole text or number, or, for a URI, its last segment. It may
+	// stand in the object, in its error, or in one of its errors or details.
+	// Empty means any body.
 	Code  string
 	Means Meaning
 }
@@ -157,9 +163,12 @@ func (c Contract) validate() error {
 }
 
 // Spell is how the server takes a key that idem has made, for functions that
-// put it into a request by themselves: without dashes, or in quotes, if the
-// contract says so.
+// put it into a request by themselves: as version 4, without dashes, or in
+// quotes, if the contract says so.
 func (c Contract) Spell(k Key) string {
+	if c.Version4 && len(k) == 36 {
+		k = k[:14] + "4" + k[15:]
+	}
 	if c.Undashed {
 		k = Key(strings.ReplaceAll(string(k), "-", ""))
 	}
