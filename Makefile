@@ -6,7 +6,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 # KILLS is how many processes make crash kills per store and mode.
 KILLS ?= 100
 
-.PHONY: deps test lint fuzz bench examples cover crash
+.PHONY: deps test lint fuzz bench examples cover crash model
 
 # Installs the servers that the tests start, on Debian; compose.yaml is for
 # other systems.
@@ -26,6 +26,9 @@ fuzz:
 
 bench:
 	go test -run='^$$' -bench='$(BENCH)' -benchmem ./...
+
+model:
+	go test -count=1 -v -run='^TestModel$$' ./internal/model -model.owners=3
 
 crash:
 	go test -count=1 -timeout=60m -v -run='^TestCrash$$' ./internal/crash -crash.kills=$(KILLS)
