@@ -144,9 +144,12 @@ func openPostgres(ctx context.Context, rest, name string) (*Opened, error) {
 	if strings.HasPrefix(rest, "postgres:") || strings.HasPrefix(rest, "postgresql:") {
 		dsn = rest
 	}
+	if _, err := url.Parse(dsn); err != nil {
+		return nil, unreadable("postgres", err)
+	}
 	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
-		return nil, fmt.Errorf("%w: postgres: %w", ErrURL, err)
+		return nil, unreadable("postgres", err)
 	}
 	closePool := func() error { pool.Close(); return nil }
 	cfg := pgstore.Config{Table: name}
@@ -165,7 +168,7 @@ func openRedis(kind, rest, name string) (*Opened, error) {
 	}
 	opts, err := redis.ParseURL(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+		return nil, unreadable("redis", err)
 	}
 	client := redis.NewClient(opts)
 	s, err := redisstore.New(client, redisstore.Config{Prefix: name})
@@ -206,7 +209,7 @@ func mysqlDSN(rest string) (string, error) {
 	}
 	u, err := url.Parse("mysql:" + rest)
 	if err != nil {
-		return "", fmt.Errorf("%w: mysql: %w", ErrURL, errors.Unwrap(err)) // without the URL, which holds the password
+		return "", unreadable("mysql", err)
 	}
 	cfg := mysql.NewConfig()
 	cfg.Net, cfg.Addr = "tcp", u.Host
@@ -229,6 +232,16 @@ func mysqlDSN(rest string) (string, error) {
 		return "", fmt.Errorf("%w: mysql: %w", ErrURL, err)
 	}
 	return dsn, nil
+}
+
+// unreadable is why a URL can't be read. What net/url says of it may hold a part
+// of the password.
+func unreadable(kind string, err error) error {
+	var parse *url.Error
+	if errors.As(err, &parse) {
+		err = errors.New("it can't be read; write what a user or password has of / ? # @ : and % as %2F and so on")
+	}
+	return fmt.Errorf("%w: %s: %w", ErrURL, kind, err)
 }
 
 // redacted is a text that may hold a password, as far as it may be shown.

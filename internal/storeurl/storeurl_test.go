@@ -66,6 +66,7 @@ func TestRefused(t *testing.T) {
 	for _, u := range []string{
 		"", "idem.db", "oracle:x", "sqlite:", "postgres://u:secret@h:port/db", "redis://:secret@h/notanumber",
 		"mysql:nonsense", "mysql://u:secret@h:port/db", "mysql://u:secret@h/db?timeout=soon", "memory:?idem=%zz", "u:secret@host",
+		"redis://:secret/x@h/0", "postgres://u:secret/x@h/db", "mysql://u:secret/x@h/db", "redis://:sec%zzret@h/0", "mysql://u:secret?x@h/db",
 	} {
 		_, err := Open(context.Background(), u)
 		if !errors.Is(err, ErrURL) {
