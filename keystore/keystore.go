@@ -65,6 +65,11 @@ type Store interface {
 	//	Running, dead, begun          Unresolved; with Takeover: Acquired,
 	//	                              token rises, the record stays begun
 	//
+	// A store remembers the nonce of the latest claim only. A copy of an older
+	// one that was released, and arrives after another claim was released as
+	// well, is granted to nobody: it executes nothing, but a record that it
+	// begins has to be recovered.
+	//
 	// Meta is stored only where the record has none, so that what the first
 	// claim wrote survives a take-over and a Forget; an empty Meta is none.
 	// Record.Result is filled only for Completed; Record.Meta is filled always.

@@ -9,7 +9,7 @@ import (
 // Each rule is needed: a model that breaks it breaks these invariants, and no
 // others. The models are the smallest in which that shows. Among them are B093
 // (a claim's answer is lost), B142 (an owner dies after its effect may have
-// begun), B143 and B144 (an owner goes on although it was replaced).
+// begun) and B143 (an owner goes on although it was replaced).
 func TestRulesAreNeeded(t *testing.T) {
 	alone := Model{Mode: Opaque, Executors: 1, Delayed: 1}
 	pair := Model{Mode: Opaque, Executors: 2, Delayed: 1}
