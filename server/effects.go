@@ -19,7 +19,9 @@ type Effects uint8
 const (
 	// Opaque: nothing is known of the inside. A failure leaves the record
 	// unresolved, unless MarkNotExecuted or an idem.NotExecuted error says
-	// that nothing happened.
+	// that nothing happened. An owner that stalls before its effect is stopped
+	// by its context only; where Config.Recover may free its record meanwhile,
+	// call BeginEffect before the effect here too, which looks at the claim.
 	Opaque Effects = iota + 1
 	// Marked: the code calls BeginEffect right before its effect. A failure
 	// before that frees the key for the next attempt, one after it leaves the
