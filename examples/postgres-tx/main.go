@@ -4,7 +4,7 @@
 // neither.
 //
 //	go run ./examples/postgres-tx                                   # starts a server of its own
-//	go run ./examples/postgres-tx -postgres=postgres://user@host/db # makes the tables shop_* anew
+//	go run ./examples/postgres-tx -postgres=postgres://user@host/db # in a schema of its own
 //
 // What you would copy is in shop.go. The exit status is 1 if something is not as
 // it should be.
@@ -13,6 +13,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -56,11 +57,20 @@ func run(ctx context.Context, url string, out io.Writer) (err error) {
 		return err
 	}
 	cfg.MaxConns = 4 // fewer than there are duplicates
+	schema := "idem_example_" + strings.ToLower(rand.Text())
+	cfg.ConnConfig.RuntimeParams["search_path"] = schema
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
+	if _, err := pool.Exec(ctx, `CREATE SCHEMA `+schema); err != nil {
+		return err
+	}
+	defer func() {
+		_, dropped := pool.Exec(ctx, `DROP SCHEMA `+schema+` CASCADE`)
+		err = errors.Join(err, dropped)
+	}()
 	shop, srv, err := newShop(ctx, pool)
 	if err != nil {
 		return err
@@ -168,7 +178,7 @@ func (s *scenes) order(ctx context.Context, base http.RoundTripper, id string, q
 // expect compares what the caller was told, and what is in the tables.
 func (s *scenes) expect(ctx context.Context, told, want string, orders, pieces int) error {
 	var gotOrders, gotPieces int
-	err := s.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM shop_orders), (SELECT pieces FROM shop_stock)`).Scan(&gotOrders, &gotPieces)
+	err := s.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM orders), (SELECT pieces FROM stock)`).Scan(&gotOrders, &gotPieces)
 	if err != nil {
 		return err
 	}

@@ -30,14 +30,13 @@ type shop struct {
 // in front of it.
 func newShop(ctx context.Context, pool *pgxpool.Pool) (*shop, *server.Server, error) {
 	_, err := pool.Exec(ctx, `
-		DROP TABLE IF EXISTS shop_orders, shop_stock, shop_records;
-		CREATE TABLE shop_stock (article text PRIMARY KEY, pieces int NOT NULL CHECK (pieces >= 0));
-		CREATE TABLE shop_orders (id bigserial PRIMARY KEY, article text NOT NULL, quantity int NOT NULL);
-		INSERT INTO shop_stock VALUES ('chair', 5)`)
+		CREATE TABLE stock (article text PRIMARY KEY, pieces int NOT NULL CHECK (pieces >= 0));
+		CREATE TABLE orders (id bigserial PRIMARY KEY, article text NOT NULL, quantity int NOT NULL);
+		INSERT INTO stock VALUES ('chair', 5)`)
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := pgstore.Config{Table: "shop_records"}
+	cfg := pgstore.Config{}
 	if err := pgstore.Migrate(ctx, pool, cfg); err != nil {
 		return nil, nil, err
 	}
@@ -63,7 +62,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "an order has an article and a quantity", http.StatusBadRequest)
 		return
 	}
-	left, err := tx.Exec(ctx, `UPDATE shop_stock SET pieces = pieces - $2 WHERE article = $1 AND pieces >= $2`, o.Article, o.Quantity)
+	left, err := tx.Exec(ctx, `UPDATE stock SET pieces = pieces - $2 WHERE article = $1 AND pieces >= $2`, o.Article, o.Quantity)
 	if err != nil {
 		http.Error(w, "try again", http.StatusServiceUnavailable) // rolled back, and not recorded
 		return
@@ -73,7 +72,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var id int64
-	if err := tx.QueryRow(ctx, `INSERT INTO shop_orders (article, quantity) VALUES ($1, $2) RETURNING id`, o.Article, o.Quantity).Scan(&id); err != nil {
+	if err := tx.QueryRow(ctx, `INSERT INTO orders (article, quantity) VALUES ($1, $2) RETURNING id`, o.Article, o.Quantity).Scan(&id); err != nil {
 		http.Error(w, "try again", http.StatusServiceUnavailable)
 		return
 	}
