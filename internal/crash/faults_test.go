@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"os"
 	"path/filepath"
@@ -38,13 +39,14 @@ func opened(t *testing.T, url string) *storeurl.Opened {
 	return store
 }
 
-// smallDisk is a folder on a disk of its own with room for 4 MiB, and a
-// function that fills it until the other is called.
-func smallDisk(t *testing.T) (dir string, fill func(), free func()) {
+// smallDisk is a store on a disk of its own with room for 4 MiB, and functions
+// that fill it and free it again. Only root may mount one: for others the
+// database itself may not grow.
+func smallDisk(t *testing.T) (store *storeurl.Opened, fill func(), free func()) {
 	t.Helper()
-	dir = t.TempDir()
+	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
-		t.Fatalf("a small disk is mounted for this test, which takes root: %v", err)
+		return smallDatabase(t)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, 0); err != nil {
@@ -52,33 +54,48 @@ func smallDisk(t *testing.T) (dir string, fill func(), free func()) {
 		}
 	})
 	filler := filepath.Join(dir, "filler")
-	return dir, func() {
-			f, err := os.Create(filler)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer f.Close()
-			block := make([]byte, 4<<10)
-			for err == nil {
-				_, err = f.Write(block)
-			}
-			if !errors.Is(err, syscall.ENOSPC) {
-				t.Error(err)
-			}
-		}, func() {
-			if err := os.Remove(filler); err != nil {
+	fill = func() {
+		f, err := os.Create(filler)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer f.Close()
+		block := make([]byte, 4<<10)
+		for err == nil {
+			_, err = f.Write(block)
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Error(err)
+		}
+	}
+	free = func() {
+		if err := os.Remove(filler); err != nil {
+			t.Error(err)
+		}
+	}
+	return opened(t, "sqlite:"+filepath.Join(dir, "idem.db")), fill, free
+}
+
+func smallDatabase(t *testing.T) (store *storeurl.Opened, fill func(), free func()) {
+	store = opened(t, "sqlite:"+filepath.Join(t.TempDir(), "idem.db"))
+	store.SQL.SetMaxOpenConns(1) // which has the setting
+	limit := func(pages int) func() {
+		return func() {
+			// It is never less than there are.
+			if _, err := store.SQL.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages)); err != nil {
 				t.Error(err)
 			}
 		}
+	}
+	return store, limit(1), limit(1 << 30)
 }
 
 // B084, B092: the disk is full when the client half's record is to be settled.
 // The caller gets what is true; the record is settled when there is room, or is
 // unresolved; nothing is executed anew.
 func TestDiskFullClient(t *testing.T) {
-	dir, fill, free := smallDisk(t)
-	store := opened(t, "sqlite:"+filepath.Join(dir, "idem.db"))
+	store, fill, free := smallDisk(t)
 	cfg := idem.Config{Store: store.Store, Scope: "shop", Lease: 2 * time.Second}
 	client, err := idem.New(cfg)
 	if err != nil {
@@ -101,7 +118,7 @@ func TestDiskFullClient(t *testing.T) {
 	if rec.State != keystore.Running {
 		t.Fatalf("the record is %v: the disk was not full", rec.State)
 	}
-	if _, err := idem.Do(t.Context(), newClient(t, cfg), idem.Intent{ID: "o2"}, charge(func() {})); !errors.Is(err, idem.ErrNotExecuted) || executed != 1 {
+	if _, err := idem.Do(t.Context(), newClient(t, cfg), idem.Intent{ID: strings.Repeat("o2", 10_000)}, charge(func() {})); !errors.Is(err, idem.ErrNotExecuted) || executed != 1 {
 		t.Errorf("a claim without room: %v, %d executed", err, executed)
 	}
 	free()
@@ -116,8 +133,7 @@ func TestDiskFullClient(t *testing.T) {
 
 // The same of the server half: the answer is true, and the key stays closed.
 func TestDiskFullServer(t *testing.T) {
-	dir, fill, free := smallDisk(t)
-	store := opened(t, "sqlite:"+filepath.Join(dir, "idem.db"))
+	store, fill, free := smallDisk(t)
 	srv, err := server.New(server.Config{Store: store.Store, Effects: server.Opaque, Scope: server.SingleTenant, Lease: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
