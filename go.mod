@@ -12,6 +12,8 @@ require (
 	github.com/jackc/puddle/v2 v2.2.2
 	github.com/labstack/echo/v4 v4.13.4
 	github.com/mattn/go-sqlite3 v1.14.32
+	github.com/mercadopago/sdk-go v1.8.0
+	github.com/openai/openai-go/v3 v3.1.0
 	github.com/redis/go-redis/v9 v9.7.3
 	github.com/sony/gobreaker/v2 v2.0.0
 	github.com/stripe/stripe-go/v82 v82.5.1
@@ -32,6 +34,10 @@ require (
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/ncruces/go-strftime v0.1.9 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	github.com/tidwall/gjson v1.14.4 // indirect
+	github.com/tidwall/match v1.1.1 // indirect
+	github.com/tidwall/pretty v1.2.1 // indirect
+	github.com/tidwall/sjson v1.2.5 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 	github.com/valyala/fasttemplate v1.2.2 // indirect
 	golang.org/x/crypto v0.42.0 // indirect
