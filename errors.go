@@ -197,7 +197,10 @@ func (m *marked) Unwrap() error { return m.err }
 func NotExecuted(err error) error { return mark(OutcomeNotExecuted, err, ErrNotExecuted) }
 
 // Rejected marks err: the intent was definitely refused, and the same request
-// would be refused again. A nil err is replaced by ErrRejected.
+// would be refused again. It settles no intent of which an earlier attempt is
+// unknown, perhaps in a process that died: of that one the function knows
+// nothing. A flow of several steps returns a refusal as its result instead. A
+// nil err is replaced by ErrRejected.
 func Rejected(err error) error { return mark(OutcomeRejected, err, ErrRejected) }
 
 // Unknown marks err: the intent may have been executed; another attempt with

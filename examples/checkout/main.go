@@ -1,177 +1,152 @@
-//go:build unix
-
-// Command checkout is a flow of three steps, reserve, charge and order, whose
-// process is killed at every point of it, and started again: it finishes, with
-// one effect per step.
+// Command checkout shows a flow of three steps at three services that survives
+// a kill at any point: reserve the stock, charge the card, create the order.
+// It needs no set-up:
 //
 //	go run ./examples/checkout
-//	go run ./examples/checkout -kill=charge:lost
+//	go run ./examples/checkout -kill=charge:effect   # one point
+//	go run ./examples/checkout -kill=services        # those that kill the services
+//	go run ./examples/checkout -break                # steps without their keys: fails
 //
-// The flow is in flow.go. What it shows beside that:
+// At each point a process is killed (SIGKILL) and started again. A line tells
+// the point, what the ledgers held then, and what they hold at the end; they
+// count, and know nothing of keys. The exit status is 1 if a step was taken
+// twice or not at all. What you would copy is in flow.go and services.go.
 //
-//   - One key covers one step. The flow has a key, and each step a child of it
-//     (Key.Child), so that a restart comes to the same keys.
-//   - A step that is done is not sent again: its record answers. One that may be
-//     done is sent again under its key, and the service answers from its record.
-//   - Taking a step back is a step of its own, with a key of its own. It is due
-//     only where a later step was definitely refused, never where its outcome is
-//     unknown.
-//   - What the steps leave undone when nobody starts the flow again, no key
-//     covers. Start it again: with the same call, or with idem.Resume.
+// # What one key covers
+//
+// One key names one step. The flow is an intent of its own, whose key names no
+// request: each step goes out under a child of it, so that a second run of the
+// flow finds the same steps. An attempt of the flow runs all of them, in their
+// order, and counts as one, however many steps it took; those that were taken
+// are replayed, from the flow's store or by the service.
+//
+// That keeps a step from happening twice, and makes a flow finish that was
+// begun. It does not make the flow atomic: between two steps others see the
+// stock reserved and no order. Nor does it take anything back. If a step is
+// refused after others were taken, taking them back are steps as well, with
+// names of their own: "refund", "release". They are taken before the flow
+// ends, so that a kill in between leaves it unresolved, and the next run finds
+// the same refusal and takes the rest. This needs services that keep their
+// refusals under the key, as the server half does; with another one the flow
+// has to keep the refusal itself. The refusal is the flow's result, and is
+// replayed; a checkout with another card is another intent.
+//
+// The flow goes on when somebody calls it again. For those who do not come back,
+// call idem.Resume on a timer.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
-	"time"
-
-	"github.com/idem-go/idem/internal/storeurl"
+	"sync"
 )
-
-// Of the process that carries the flow out: where its records and the services
-// are, and at which point it kills itself.
-const (
-	storeEnv    = "CHECKOUT_STORE"
-	servicesEnv = "CHECKOUT_SERVICES"
-	orderEnv    = "CHECKOUT_ORDER"
-	killEnv     = "CHECKOUT_KILL"
-)
-
-var orders = map[string]order{"paid": {"order-17", 4200}, "declined": {"order-18", 420_000}}
 
 func main() {
-	if os.Getenv(storeEnv) != "" {
-		if err := flow(context.Background(), os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "checkout:", err)
-			os.Exit(1)
-		}
-		return
+	if status, ok := role(); ok {
+		os.Exit(status)
 	}
-	kill := flag.String("kill", "", "kill at this point only, such as charge:lost; the points are NAME:before, NAME:lost and NAME:after")
-	flag.Parse()
-	if err := play(context.Background(), *kill, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "checkout:", err)
-		os.Exit(1)
-	}
+	os.Exit(run(os.Args[1:], os.Stdout))
 }
 
-// flow is the main function of the process that is killed.
-func flow(ctx context.Context, out io.Writer) error {
-	store, err := storeurl.Open(ctx, "sqlite:"+os.Getenv(storeEnv))
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	if err := store.Migrate(ctx); err != nil {
-		return err
-	}
-	base := &http.Transport{}
-	defer base.CloseIdleConnections()
-	shop, err := newShop(store.Store, os.Getenv(servicesEnv), base, func(point string) {
-		if point == os.Getenv(killEnv) {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // it takes a moment
-		}
-	})
-	if err != nil {
-		return err
-	}
-	res, err := shop.checkout(ctx, orders[os.Getenv(orderEnv)])
-	if err != nil {
-		return err
-	}
-	if res.Value.Refused != "" {
-		fmt.Fprintln(out, "refused:", res.Value.Refused)
-	} else {
-		fmt.Fprintln(out, "ordered:", res.Value.Order)
-	}
-	return shop.client.Shutdown(ctx)
+// atOnce is how many points are played at a time: most of it is waiting for
+// leases.
+const atOnce = 4
+
+// declined is a card that the payment service refuses.
+const declined = "declined"
+
+// The orders that are checked out, by how it ends.
+var (
+	good          = Order{ID: "order-1", Card: "4242", Address: "1 High Street"}
+	cardDeclined  = Order{ID: "order-2", Card: declined, Address: "1 High Street"}
+	undeliverable = Order{ID: "order-3", Card: "4242"}
+)
+
+// point is where a process is killed: before a step is sent, between its effect
+// and its answer, or after its answer. In services:NAME it is that of the
+// services, elsewhere the flow's.
+type point struct {
+	name  string
+	order Order
+	want  string // the ledgers, at the end
 }
 
-// play kills the flow at every point of two orders, and starts it again.
-func play(ctx context.Context, only string, out io.Writer) error {
-	wrong, played := 0, 0
-	for _, tt := range []struct {
-		order string
-		steps []string
-		does  []string // what must have happened in the end
-		ends  string
-	}{
-		{"paid", []string{"reserve", "charge", "order"}, []string{"reserve", "charge", "order"}, "ordered: order-17"},
-		{"declined", []string{"reserve", "charge", "release"}, []string{"reserve", "release"}, "refused: the card was declined"},
-	} {
-		for _, step := range tt.steps {
-			for _, when := range []string{"before", "lost", "after"} {
-				point := step + ":" + when
-				if only != "" && only != point {
-					continue
-				}
-				played++
-				killed, restarted, err := killAt(ctx, tt.order, point)
-				if err != nil {
-					return fmt.Errorf("%s, killed at %s: %w", tt.order, point, err)
-				}
-				verdict := "ok"
-				if all := append(slices.Clone(killed), restarted.does...); !slices.Equal(all, tt.does) || restarted.says != tt.ends {
-					verdict = "WRONG"
-					wrong++
-				}
-				fmt.Fprintf(out, "%-8s killed at %-14s  before: %-20s  restarted: %-20s  %-33s %s\n", tt.order, point,
-					strings.Join(killed, " "), strings.Join(restarted.does, " "), restarted.says, verdict)
-			}
+const (
+	done     = "reserve charge order"
+	released = "reserve release"
+	refunded = "reserve charge refund release"
+)
+
+var points = []point{
+	{"reserve:before", good, done},
+	{"reserve:effect", good, done},
+	{"reserve:after", good, done},
+	{"charge:before", good, done},
+	{"charge:effect", good, done},
+	{"charge:after", good, done},
+	{"order:before", good, done},
+	{"order:effect", good, done},
+	{"order:after", good, done},
+	{"flow:after", good, done},
+	{"release:before", cardDeclined, released},
+	{"release:effect", cardDeclined, released},
+	{"release:after", cardDeclined, released},
+	{"refund:before", undeliverable, refunded},
+	{"refund:effect", undeliverable, refunded},
+	{"refund:after", undeliverable, refunded},
+	{"services:reserve", good, done},
+	{"services:charge", good, done},
+	{"services:order", good, done},
+	{"services:refund", undeliverable, refunded},
+}
+
+// run plays the points and returns the exit status.
+func run(args []string, out io.Writer) int {
+	f := flag.NewFlagSet("checkout", flag.ContinueOnError)
+	f.SetOutput(out)
+	kill := f.String("kill", "", "kill at one point only, such as reserve:before, or at all whose name starts so, such as services")
+	broken := f.Bool("break", false, "send every step under a random key")
+	if err := f.Parse(args); err != nil {
+		return 2
+	}
+	var picked []point
+	for _, p := range points {
+		if group, _, _ := strings.Cut(p.name, ":"); *kill == "" || *kill == p.name || *kill == group {
+			picked = append(picked, p)
 		}
 	}
-	switch {
-	case played == 0:
-		return fmt.Errorf("there is no point %q", only)
-	case wrong > 0:
-		return fmt.Errorf("%d of %d are wrong", wrong, played)
+	if len(picked) == 0 || f.NArg() > 0 {
+		fmt.Fprintf(out, "-kill=%s %s: use one of", *kill, strings.Join(f.Args(), " "))
+		for _, p := range points {
+			fmt.Fprint(out, " ", p.name)
+		}
+		fmt.Fprintln(out)
+		return 2
 	}
-	return nil
-}
-
-// run is what the services did for a process, and what it said.
-type run struct {
-	does []string
-	says string
-}
-
-// killAt runs the flow until it is killed, and once more.
-func killAt(ctx context.Context, order, point string) (killed []string, restarted run, err error) {
-	s, err := startServices()
-	if err != nil {
-		return nil, run{}, err
+	lines, oks := make([]string, len(picked)), make([]bool, len(picked))
+	var all sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for i, p := range picked {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			lines[i], oks[i] = play(context.Background(), p, *broken)
+		})
 	}
-	defer func() { err = errors.Join(err, s.stop(ctx)) }()
-	dir, err := os.MkdirTemp("", "checkout")
-	if err != nil {
-		return nil, run{}, err
+	all.Wait()
+	status := 0
+	for i, line := range lines {
+		fmt.Fprintln(out, line)
+		if !oks[i] {
+			status = 1
+		}
 	}
-	defer os.RemoveAll(dir)
-	start := func(kill string) (run, error) {
-		ctx, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, os.Args[0])
-		cmd.Env = append(os.Environ(), storeEnv+"="+filepath.Join(dir, "idem.db"), servicesEnv+"="+s.url, orderEnv+"="+order, killEnv+"="+kill)
-		cmd.Stderr = os.Stderr
-		says, err := cmd.Output()
-		return run{s.take(), strings.TrimSpace(string(says))}, err
+	if status != 0 {
+		fmt.Fprintln(out, "WRONG: a step was taken twice, or not at all")
 	}
-	first, err := start(point)
-	var exit *exec.ExitError
-	if status, ok := err, errors.As(err, &exit); !ok || !exit.Sys().(syscall.WaitStatus).Signaled() {
-		return nil, run{}, fmt.Errorf("it was not killed: %v, it said %q", status, first.says)
-	}
-	restarted, err = start("")
-	return first.does, restarted, err
+	return status
 }
