@@ -14,6 +14,9 @@ type fixture struct {
 	// repeat is the reply to a repeat of what was done, if it is not the first
 	// one again.
 	repeat reply
+	// stored is the header of an error that comes from a record, where those
+	// are stored.
+	stored string
 	// fits tells of a derived key whether the provider would take it.
 	fits func(string) bool
 }
@@ -33,7 +36,7 @@ func short(n int) func(string) bool { return func(k string) bool { return len(k)
 func version4(k string) bool { return len(k) == 36 && k[14] == '4' && (k[19] >= '8' && k[19] <= 'b') }
 
 var fixtures = map[string]fixture{
-	"Stripe": {carrier: "header Idempotency-Key", body: "amount=100&currency=eur", fits: short(255),
+	"Stripe": {carrier: "header Idempotency-Key", body: "amount=100&currency=eur", fits: short(255), stored: "Idempotent-Replayed: true",
 		inFlight: reply{status: 409, body: `{"error":{"code":"idempotency_key_in_use","type":"idempotency_error","message":"There is currently another in-progress request using this Idempotent Key"}}`},
 		mismatch: reply{status: 400, body: `{"error":{"type":"idempotency_error","message":"Keys for idempotent requests can only be used with the same parameters they were first used with."}}`, is: idem.ErrPayloadMismatch},
 	},
@@ -48,7 +51,7 @@ var fixtures = map[string]fixture{
 	"Square": {carrier: "field idempotency_key", body: plain, fits: short(45),
 		mismatch: reply{status: 400, body: `{"errors":[{"category":"INVALID_REQUEST_ERROR","code":"IDEMPOTENCY_KEY_REUSED","detail":"Different request parameters used for the same idempotency_key."}]}`, is: idem.ErrPayloadMismatch},
 	},
-	"Adyen": {carrier: "header Idempotency-Key", body: plain, fits: short(64),
+	"Adyen": {carrier: "header Idempotency-Key", body: plain, fits: short(64), stored: "Transient-Error: false",
 		inFlight: reply{status: 422, body: `{"status":422,"errorCode":"704","message":"request already processed or in progress","errorType":"validation"}`},
 	},
 	"Braintree": {carrier: "field variables.input.apiRequestKey", body: `{"query":"mutation …","variables":{"input":{"transaction":{"amount":"1.00"}}}}`,

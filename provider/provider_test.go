@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -174,6 +175,27 @@ func TestContracts(t *testing.T) {
 					client, f = start(fx.mismatch, fx.mismatch)
 					if _, err = pay(t, client, f); outcome(err) != idem.OutcomeUnknown || len(f.keys) != 1 || fx.mismatch.is != nil && !errors.Is(err, fx.mismatch.is) {
 						t.Errorf("mismatch: %v after %d requests", err, len(f.keys))
+					}
+				}
+
+				// A definite refusal ends the operation: the next one has a new
+				// key. A 500 proves nothing: it is sent again under its key, unless
+				// it is said to come from a record.
+				client, f = start(reply{status: 402})
+				if resp, err = pay(t, client, f); err != nil || resp.StatusCode != 402 || len(f.keys) != 1 {
+					t.Errorf("402: %v, %v after %d requests", resp, err, len(f.keys))
+				}
+				if resp, err = pay(t, client, f); err != nil || len(f.keys) != 2 || f.keys[0] == f.keys[1] {
+					t.Errorf("after a 402: %v, %v, keys %q", resp, err, f.keys)
+				}
+				client, f = start(reply{status: 500})
+				if _, err = pay(t, client, f); err != nil || len(f.keys) != 2 || f.keys[0] != f.keys[1] {
+					t.Errorf("500: %v, keys %q", err, f.keys)
+				}
+				if name, _, ok := strings.Cut(fx.repeat.header, ": "); ok || fx.stored != "" {
+					client, f = start(reply{status: 500, header: cmp.Or(fx.stored, name+": true")})
+					if _, err = pay(t, client, f); outcome(err) != idem.OutcomeUnknown || len(f.keys) != 1 {
+						t.Errorf("a stored 500: %v after %d requests", err, len(f.keys))
 					}
 				}
 
