@@ -288,9 +288,8 @@ func TestRecoverHTTP(t *testing.T) {
 	})
 }
 
-// B130: a form is edited after a timeout. The refusal of another payload says what
-// to do while the first one's outcome
-// is unknown.
+// B130: a form is edited after a timeout. The refusal of another payload says
+// what to do while the first one's outcome is unknown.
 func TestMismatchOfUnresolved(t *testing.T) {
 	store := newStore(t)
 	c := newClient(t, idem.Config{Store: store, Policy: idem.Policy{Attempts: 1}})
