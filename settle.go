@@ -95,7 +95,11 @@ func (c *Client) settlement(op *operation, h *holding, end ending) func(context.
 	case OutcomeNotExecuted:
 		return release(keystore.ReleaseParams{How: keystore.Forget})
 	}
-	return release(keystore.ReleaseParams{How: keystore.Abandon})
+	abandon := release(keystore.ReleaseParams{How: keystore.Abandon})
+	return func(ctx context.Context) error {
+		h.keeper.Stop() // a renewal on its way would bring the lease back to life
+		return abandon(ctx)
+	}
 }
 
 func (c *Client) complete(ctx context.Context, owner keystore.Owner, a stored.Answer) error {

@@ -187,3 +187,26 @@ func TestAgeRestarts(t *testing.T) {
 		}
 	})
 }
+
+// A renewal that is on its way when the outcome is found to be unknown does not
+// bring the lease back to life: the next call need not wait for it.
+func TestRenewalDuringAbandon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hookStore{Store: newStore(t), hook: func(method string, call func() error) error {
+			if method == "renew" {
+				time.Sleep(time.Second)
+			}
+			return call()
+		}}
+		c := newClient(t, idem.Config{Store: store, Policy: idem.Policy{Attempts: 1, AttemptTimeout: time.Minute, Overall: time.Minute}})
+		_, err := idem.Do(t.Context(), c, intent, func(context.Context, idem.Key) (receipt, error) {
+			time.Sleep(10*time.Second + 500*time.Millisecond) // a third of the lease, and a bit
+			return receipt{}, unknown
+		})
+		wantOutcome(t, err, idem.OutcomeUnknown)
+		time.Sleep(time.Second)
+		if rec := record(t, store); !rec.Unresolved() || store.count("renew") != 1 {
+			t.Errorf("the claim stands for %v, after %v", rec.LeaseLeft, store.noted())
+		}
+	})
+}
