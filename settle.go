@@ -42,10 +42,14 @@ func (c *Client) settle(ctx context.Context, op *operation, h *holding, end *end
 		}
 		return nil
 	}
+	patience := settlePatience * c.cfg.Lease
+	if o := end.report.Outcome; o == OutcomeUnknown || o == OutcomeInFlight {
+		patience = c.cfg.Lease // which nobody renews any more: then it is over
+	}
 	return func() {
 		defer h.keeper.Stop()
 		delay := c.cfg.Policy.delays()
-		deadline := time.Now().Add(settlePatience * c.cfg.Lease)
+		deadline := time.Now().Add(patience)
 		for time.Now().Before(deadline) && c.flights.pause(delay()) {
 			if err := try(); err == nil || keystore.Final(err) {
 				return
