@@ -17,9 +17,10 @@ type Contract struct {
 	// Field carries the key instead of a header: a member of the request's JSON
 	// object, or a field of its form. Dots lead into objects that are there, as
 	// in variables.input.apiRequestKey. The rest of the body stays as it is. A
-	// request without such a body, or whose field has a value of another kind,
-	// is refused before anything is sent; a key that the caller has put there
-	// itself is taken as it is. Transport does this; a function that Do calls
+	// request with an intent that has no such body is refused before anything is
+	// sent, one without goes out without a key; so is any whose field has a value
+	// of another kind. A key that the caller has put there itself is taken as it
+	// is. Transport does this; a function that Do calls
 	// gets the key, and puts it where its SDK wants it.
 	Field string
 	// Undashed sends a key that idem has made as 32 hex digits, without the

@@ -37,6 +37,9 @@ func (c Contract) withKey(contentType string, body []byte, wire string) ([]byte,
 	return append(keyed, body[place.at:]...), nil
 }
 
+// errNoPlace: the body is of a kind that has no place for a key.
+var errNoPlace = errors.New("no place for a key")
+
 // place is where a key goes into a body.
 type place struct {
 	at            int
@@ -49,16 +52,16 @@ func (c Contract) place(contentType string, body []byte) (place, error) {
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
 	case len(body) == 0:
-		err = errors.New("there is none")
+		err = fmt.Errorf("%w: there is none", errNoPlace)
 	case err != nil && contentType != "":
-		err = fmt.Errorf("its Content-Type %q can't be read: %w", contentType, err)
+		err = fmt.Errorf("%w: its Content-Type %q can't be read: %w", errNoPlace, contentType, err)
 	case media == "application/x-www-form-urlencoded":
 		return c.formPlace(body)
 	case media == "application/json" || strings.HasSuffix(media, "+json") || contentType == "" && body[0] == '{':
 		p, err := jsonPlace(body, strings.Split(c.Field, "."))
 		return p, c.badBody(err)
 	default:
-		err = fmt.Errorf("its Content-Type is %q", contentType)
+		err = fmt.Errorf("%w: its Content-Type is %q", errNoPlace, contentType)
 	}
 	return place{}, c.badBody(err)
 }
@@ -123,7 +126,7 @@ func jsonPlace(object []byte, path []string) (p place, err error) {
 	}
 	switch {
 	case len(path) > 1 && found == nil:
-		return p, fmt.Errorf("it has no member %q", path[0])
+		return p, fmt.Errorf("%w: it has no member %q", errNoPlace, path[0])
 	case len(path) > 1:
 		p, err = jsonPlace(found, path[1:])
 		p.at += end - len(found)
@@ -141,9 +144,9 @@ func jsonPlace(object []byte, path []string) (p place, err error) {
 
 func notObject(err error) error {
 	if err == nil {
-		return errors.New("it is no JSON object")
+		return fmt.Errorf("%w: it is no JSON object", errNoPlace)
 	}
-	return fmt.Errorf("it is no JSON: %w", err)
+	return fmt.Errorf("%w: it is no JSON: %w", errNoPlace, err)
 }
 
 func mustJSON(s string) []byte {

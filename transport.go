@@ -208,6 +208,12 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 	body, err := freeze(req, c.cfg.MaxRequest)
 	if err == nil {
 		err = t.nameByField(op, req, body)
+		if errors.Is(err, errNoPlace) && !op.named && b == nil && !hop {
+			// Nobody has named it, and a key has no place in it.
+			req = req.Clone(req.Context())
+			setBody(req, body)
+			return t.unkeyed(req)
+		}
 	}
 	if err == nil && !hop {
 		op.fingerprint, err = fingerprintOf(req, body, op.intent.Payload)
@@ -338,11 +344,11 @@ func (t *transport) send(ctx context.Context, template *http.Request, body []byt
 	return judgeExchange(s, cfg.Contract, !cfg.Contract.Unkeyed)
 }
 
-// unkeyed carries out a request that may be repeated without a key. Its final
-// response is not read ahead.
+// unkeyed carries out a request without a key, which is repeated as far as its
+// method allows that. Its final response is not read ahead.
 func (t *transport) unkeyed(req *http.Request) (*http.Response, error) {
 	c := t.client
-	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), repeatable: true}
+	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), repeatable: idempotent(req.Method)}
 	body, rest, err := freezePart(req, c.cfg.MaxRequest)
 	if err != nil {
 		return nil, t.ended(req, op, op.failed(localFault(req), err))

@@ -108,11 +108,36 @@ func TestFieldRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			base := &fieldBase{answers: []int{200}}
 			w := wireClient(t, idem.Config{Contract: idem.Contract{Name: "test", Field: tt.field}}, base)
-			r := w.do(t, fieldRequest(t, t.Context(), tt.contentType, tt.body))
+			ctx := idem.WithIntent(t.Context(), idem.Intent{Scope: "shop", ID: "o1"})
+			if name == "control" {
+				ctx = t.Context()
+			}
+			r := w.do(t, fieldRequest(t, ctx, tt.contentType, tt.body))
 			if r.outcome() != idem.OutcomeRejected || !(r.is(idem.ErrInvalidIntent) || r.is(idem.ErrInvalidKey)) || len(base.bodies) > 0 {
 				t.Errorf("%v, sent %q", r.err, base.bodies)
 			}
 		})
+	}
+}
+
+// What nobody has named, and has no place for a key, goes out without one: it is
+// repeated only where nothing was executed.
+func TestFieldNoPlace(t *testing.T) {
+	for _, tt := range []struct{ contentType, body string }{{"", ""}, {"text/plain", "text"}, {asJSON, "[1]"}, {asJSON, ""}, {asJSON, `{"a":`}} {
+		for status, requests := range map[int]int{200: 1, 500: 1, 429: 2} {
+			base := &fieldBase{answers: []int{status, 200}}
+			w := wireClient(t, idem.Config{Contract: idem.Contract{Name: "test", Field: "in.key"}, Policy: idem.Policy{BaseDelay: 1, MaxDelay: 1}}, base)
+			r := w.do(t, fieldRequest(t, t.Context(), tt.contentType, tt.body))
+			if r.err != nil || len(base.bodies) != requests || base.bodies[0] != tt.body || base.headers[0].Get("Idempotency-Key") != "" {
+				t.Errorf("%q answered %d: %v, sent %q", tt.body, status, r.err, base.bodies)
+			}
+		}
+	}
+	// A field that is there, but no key, is a mistake in any case.
+	base := &fieldBase{answers: []int{200}}
+	w := wireClient(t, idem.Config{Contract: idem.Contract{Name: "test", Field: "key"}}, base)
+	if r := w.do(t, fieldRequest(t, t.Context(), asJSON, `{"key":null}`)); r.outcome() != idem.OutcomeRejected || len(base.bodies) > 0 {
+		t.Errorf("%v, sent %q", r.err, base.bodies)
 	}
 }
 
