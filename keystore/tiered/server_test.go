@@ -105,7 +105,14 @@ func TestLosingServers(t *testing.T) {
 	breakages := []func() error{
 		func() error { return front.Redis.FlushAll(t.Context()).Err() },
 		func() error { return front.Redis.ScriptFlush(t.Context()).Err() },
-		func() error { redis.Kill(); return redis.Restart() },
+		func() error {
+			redis.Kill()
+			// Until somebody has noticed, or nobody is left who could.
+			for before := lost.Load(); lost.Load() == before && settled.Load() < workers*intents && !t.Failed(); {
+				<-time.After(time.Millisecond)
+			}
+			return redis.Restart()
+		},
 		func() error { postgres.Kill(); return postgres.Restart() },
 	}
 	const times = 12

@@ -44,13 +44,22 @@ func (b Backend) effect(ctx context.Context, s keystore.Store, o keystore.Owner)
 	return s.Complete(ctx, o, keystore.CompleteParams{Result: []byte("result"), Retention: long})
 }
 
-// happened counts the effects of the intent.
+// happened counts the effects of the intent. A database may be busy for a moment,
+// while a connection is closed after a rollback; that the stores ask again then,
+// is not the test's matter here.
 func happened(t testing.TB, db *sql.DB, id [32]byte) (n int) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effects WHERE id = ?", id[:]).Scan(&n); err != nil {
-		t.Fatal(err)
+	const tries = 1000
+	for try := 1; ; try++ {
+		err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effects WHERE id = ?", id[:]).Scan(&n)
+		if err == nil {
+			return n
+		}
+		if try == tries {
+			t.Fatal(err)
+		}
+		<-time.After(time.Millisecond)
 	}
-	return n
 }
 
 func transactions(t *testing.T, b Backend) {
