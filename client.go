@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/internal/await"
+	"github.com/idem-go/idem/internal/watch"
 	"github.com/idem-go/idem/keystore"
 )
 
@@ -93,6 +94,7 @@ type Client struct {
 	flights flights
 	budgets budgets
 	waiters *await.Waiters
+	watch   *watch.Watch[Event, Attempt]
 }
 
 // New returns a client. It opens nothing and starts nothing. The error is
@@ -122,6 +124,7 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Store != nil {
 		c.waiters = await.New(cfg.Store)
 	}
+	c.watch = watch.New[Event, Attempt](cfg.Observer)
 	return c, nil
 }
 

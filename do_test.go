@@ -30,7 +30,7 @@ func TestDoRefuses(t *testing.T) {
 	}{
 		{"blank key", idem.Intent{Key: " "}, idem.ErrInvalidKey, "blank"},
 		{"B065 key with an outer blank", idem.Intent{Key: "k "}, idem.ErrInvalidKey, "blank"},
-		{"B038 CR LF in the key", idem.Intent{Key: "a\r\nX: y"}, idem.ErrInvalidKey, `"a\r\nX: y"`},
+		{"B038 CR LF in the key", idem.Intent{Key: "a\r\nX: y"}, idem.ErrInvalidKey, `0x0d at 1`},
 		{"B038 NUL in the key", idem.Intent{Key: "a\x00b"}, idem.ErrInvalidKey, `0x00`},
 		{"B064 key of 256", idem.Intent{Key: idem.Key(strings.Repeat("k", 256))}, idem.ErrInvalidKey, "256"},
 		{"ID and key", idem.Intent{Scope: "shop", ID: "o1", Key: "k"}, idem.ErrInvalidIntent, "Intent.ID and Intent.Key"},

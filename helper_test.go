@@ -35,6 +35,11 @@ func newClient(t testing.TB, cfg idem.Config) *idem.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // ends what goes on trying to reach a store
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = c.Shutdown(ended)
+	})
 	return c
 }
 

@@ -136,7 +136,7 @@ func jsonPlace(object []byte, path []string) (p place, err error) {
 	}
 	var own string
 	if json.Unmarshal(found, &own) != nil || own == "" {
-		return p, fmt.Errorf("its member %q is %.20s; leave it out, or make it a key", path[0], found)
+		return p, fmt.Errorf("its member %q is no string, or an empty one; leave it out, or make it a key", path[0])
 	}
 	p.own = Key(own)
 	return p, nil

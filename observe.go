@@ -7,9 +7,11 @@ import (
 )
 
 // Observer is told of every operation, on either half, when it has ended: one
-// Event each. Observe is called concurrently and on the operation's own
-// goroutine, so it should return soon. A panic in it is swallowed: watching an
-// operation must never change it.
+// Event each. Observe is called concurrently. The operation waits for it, so it
+// should return soon; but watching an operation must never change it: a panic
+// in it is swallowed, and after 100 ms it is left behind. While 64 calls are
+// left behind, events are dropped; Event.Lost counts them. See package observe
+// for observers that are ready to use.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
@@ -48,6 +50,18 @@ type Event struct {
 	WireSends int
 	Started   time.Time
 	Duration  time.Duration
+	// Waited is how long the operation waited for another owner of its intent,
+	// all in all.
+	Waited time.Duration
+	// Age is how old the record was that the operation was answered from: the
+	// time since its key was claimed first, by the store's clock.
+	Age time.Duration
+	// Origin is what a Tracer has returned for the operation that executed, if
+	// this one was joined or replayed.
+	Origin string
+	// Lost is how many events of this client or server before this one did not
+	// reach the Observer in time, or made it panic.
+	Lost int
 	// Err is what the caller was told, nil for a result; for a result that was
 	// had without the store, the store's error.
 	Err error
@@ -70,10 +84,10 @@ type Attempt struct {
 }
 
 // event is what the observer is told of an operation of the client half.
-func (e ending) event(op *operation, started time.Time) Event {
+func (e ending) event(op *operation) Event {
 	ev := Event{Name: e.eventName(), Half: "client", Scope: op.scope, Outcome: e.report.Outcome,
 		Source: e.report.Source, Attempts: e.attempts, WireSends: e.report.WireSends,
-		Started: started, Duration: time.Since(started)}
+		Started: op.started, Duration: time.Since(op.started), Waited: e.waited, Age: e.age, Origin: e.origin}
 	if e.report.Key != "" {
 		ev.KeyDigest = e.report.Key.Digest()
 	}
@@ -117,13 +131,4 @@ func (e ending) eventName() string {
 		return EventFailed
 	}
 	return EventUnresolved
-}
-
-// observe hands e to o and survives it.
-func observe(ctx context.Context, o Observer, e Event) {
-	if o == nil {
-		return
-	}
-	defer func() { _ = recover() }()
-	o.Observe(ctx, e)
 }

@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"reflect"
 	"strconv"
 	"strings"
@@ -48,6 +49,15 @@ type operation struct {
 	// sending is the Key that the attempts carry, once there are any.
 	sending atomic.Value
 
+	started time.Time
+	// template is the request that the attempts send, nil for a function. A
+	// tracer may add headers to it.
+	template *http.Request
+	// trace is what its record, and who joins it, are to know of it.
+	trace string
+	// waited is how long its claim has waited for another owner.
+	waited time.Duration
+
 	try    func(ctx context.Context, key Key, timeout time.Duration) verdict
 	encode func(value any) stored.Answer
 	decode func(stored.Answer) (any, error)
@@ -72,7 +82,7 @@ func (op *operation) checkKey() error {
 		length -= strings.Count(string(key), "-")
 	}
 	if length > contract.MaxKeyLen {
-		return badKey(fmt.Sprintf("has %d characters; the server takes %d", length, contract.MaxKeyLen), key)
+		return badKey(fmt.Sprintf("has %d characters; the server takes %d", length, contract.MaxKeyLen))
 	}
 	return nil
 }
@@ -124,16 +134,15 @@ func (c *Client) refuse(ctx context.Context, in Intent, cause error) *Error {
 		scope = c.cfg.Scope
 	}
 	e := &Error{Outcome: OutcomeRejected, Key: in.Key, Scope: scope, ID: in.ID, Cause: cause}
-	if c != nil && c.cfg.Observer != nil && ctx != nil {
-		end := ending{report: Report{Key: in.Key, Outcome: OutcomeRejected}, err: e}
-		observe(ctx, c.cfg.Observer, end.event(&operation{scope: scope}, time.Now()))
+	if c != nil && ctx != nil {
+		c.tell(ctx, &operation{scope: scope}, ending{report: Report{Key: in.Key, Outcome: OutcomeRejected}, err: e})
 	}
 	return e
 }
 
 // carryOut sees an operation to its end and tells the observer.
 func (c *Client) carryOut(ctx context.Context, op *operation) (end ending) {
-	started := time.Now()
+	ctx = c.begin(ctx, op)
 	ended := false
 	// In a defer, since without a flight the function runs on this goroutine
 	// and may end it.
@@ -141,13 +150,39 @@ func (c *Client) carryOut(ctx context.Context, op *operation) (end ending) {
 		if !ended {
 			end = op.failed(OutcomeUnknown, ErrGoexit)
 		}
-		if c.cfg.Observer != nil {
-			observe(ctx, c.cfg.Observer, end.event(op, started))
-		}
+		c.tell(ctx, op, end)
 	}()
 	end = c.share(ctx, op)
 	ended = true
 	return end
+}
+
+// begin notes when the operation began, and tells a tracer.
+func (c *Client) begin(ctx context.Context, op *operation) context.Context {
+	op.started = time.Now()
+	if c.watch.Traces() {
+		ctx, op.trace = c.watch.Start(ctx, Event{Half: "client", Scope: op.scope, Started: op.started}, op.template)
+	}
+	return ctx
+}
+
+// tell tells the observer of the end of an operation.
+func (c *Client) tell(ctx context.Context, op *operation, end ending) {
+	if c.watch != nil {
+		c.tellWatch(ctx, op, end)
+	}
+}
+
+// tellWatch is apart so that tell allocates nothing where nobody watches.
+func (c *Client) tellWatch(ctx context.Context, op *operation, end ending) {
+	if op.started.IsZero() { // it has ended before it began
+		ctx = c.begin(ctx, op)
+	}
+	c.watch.Observe(ctx, func(lost int) Event {
+		e := end.event(op)
+		e.Lost = lost
+		return e
+	})
 }
 
 // share carries an operation out, or shares in the flight that does.
@@ -163,11 +198,14 @@ func (c *Client) share(ctx context.Context, op *operation) ending {
 	end, joined := c.flights.do(ctx, op, func(ctx context.Context, until func() (time.Time, bool)) (ending, func()) {
 		return c.live(ctx, op, until)
 	})
-	if joined {
-		end.attempts = nil
+	switch {
+	case joined:
+		end.attempts, end.waited = nil, 0
 		if end.report.Source == SourceExecuted {
 			end.report.Source = SourceJoined
 		}
+	case len(end.attempts) > 0:
+		end.origin = "" // its own
 	}
 	if end.err != nil {
 		// Each caller may do with its error what it likes.
@@ -183,7 +221,8 @@ func (c *Client) live(ctx context.Context, op *operation, until func() (time.Tim
 	}
 	h, answered := c.hold(ctx, op)
 	if h == nil {
-		return answered, nil
+		answered.waited = op.waited
+		return answered, answered.undo
 	}
 	if h.storeErr != nil {
 		end := c.attempts(ctx, op, h, until)

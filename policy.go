@@ -20,8 +20,9 @@ type Policy struct {
 	// and then every gap in its body; a decorated function has to end within
 	// it. 0 means 5 s.
 	AttemptTimeout time.Duration
-	// Overall bounds the whole call: no attempt starts later, and none waits
-	// for its header longer. 0 means 30 s.
+	// Overall bounds a call's attempts, from the first one on: none starts
+	// later, and none waits for its header longer. What comes before, the
+	// claim and the wait for another owner, has InFlightWait. 0 means 30 s.
 	Overall time.Duration
 	// BaseDelay is the longest wait before the first retry. Each wait is
 	// drawn at random between 1 ms and a limit that starts here and grows by

@@ -75,7 +75,11 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 			if c.cfg.FailOpen && !keystore.Final(err) && ctx.Err() == nil {
 				return op.failedOpen(err), ending{}
 			}
-			return nil, op.claimFailed(ctx, err)
+			end := op.claimFailed(ctx, err)
+			if !keystore.Final(err) && !p.Takeover {
+				end.undo = func() { c.undo(ctx, p) }
+			}
+			return nil, end
 		}
 		rec := cl.Record
 		note, err := metaOf(rec)
@@ -121,7 +125,9 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 			// After a failed read the next claim tells more. But whoever has
 			// seen another owner at work must not take its record for free
 			// because it has vanished.
+			began := time.Now()
 			err := c.waiters.Change(patience, rec)
+			op.waited += time.Since(began)
 			if patience.Err() != nil || errors.Is(err, await.ErrGone) {
 				end := op.failedAs(OutcomeInFlight, key, nil)
 				end.err.RetryAfter = min(rec.LeaseLeft, time.Second)
@@ -185,6 +191,23 @@ func (c *Client) claim(ctx context.Context, p keystore.ClaimParams) (cl keystore
 	}
 }
 
+// undo takes back a claim of which nobody knows whether it was granted. Were it
+// left, a record that nothing was sent for would be unresolved. It does not try
+// for long: the next call for this intent waits for it.
+func (c *Client) undo(ctx context.Context, p keystore.ClaimParams) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	for delay := c.cfg.Policy.delays(); c.flights.pause(delay()) && ctx.Err() == nil; {
+		cl, err := c.cfg.Store.Claim(ctx, p)
+		if err == nil && cl.Status == keystore.Acquired {
+			err = c.cfg.Store.Release(ctx, cl.Owner, keystore.ReleaseParams{How: keystore.Forget})
+		}
+		if err == nil || keystore.Final(err) {
+			return
+		}
+	}
+}
+
 // claimFailed is the ending of an operation that could not be claimed: nothing
 // was sent. But a record that can't be read may tell of an earlier execution.
 func (op *operation) claimFailed(ctx context.Context, err error) ending {
@@ -205,7 +228,9 @@ func (op *operation) replay(key Key, rec keystore.Record) ending {
 	if err != nil {
 		return op.failedAs(OutcomeExecuted, key, fmt.Errorf("%w: %w", ErrResultLost, err))
 	}
-	return op.answered(key, answer)
+	end := op.answered(key, answer)
+	end.origin, end.age = answer.Origin, rec.Age
+	return end
 }
 
 // answered answers with what a record holds.

@@ -55,6 +55,11 @@ type ending struct {
 	recovered bool
 	// storeErr: it was sent although the store had failed.
 	storeErr error
+	// undo: the claim was not answered, and may have been granted.
+	undo func()
+	// origin, waited and age are the event's.
+	origin      string
+	waited, age time.Duration
 }
 
 // discard frees what nobody takes.
@@ -162,19 +167,23 @@ var errNoTime = fmt.Errorf("idem: no time for another attempt: %w", context.Dead
 // try makes one attempt and takes note of it.
 func (run *progress) try(ctx context.Context, timeout, wait time.Duration) verdict {
 	started := time.Now()
-	v := run.op.try(ctx, run.held.key, timeout)
 	if run.last.outcome != OutcomeInFlight || run.number == 0 {
 		run.number++
 	}
+	watch := run.op.client.watch
+	ctx = watch.StartAttempt(ctx, Attempt{Number: run.number, Wait: wait}, run.op.template)
+	v := run.op.try(ctx, run.held.key, timeout)
 	run.sends += v.sends
 	if v.outcome == OutcomeUnknown && !v.hop || v.resent && v.outcome != OutcomeExecuted {
 		run.unknown = true
 	}
 	run.last = v
-	run.attempts = append(run.attempts, Attempt{
+	a := Attempt{
 		Number: run.number, Outcome: v.outcome, Status: v.status, Replayed: v.replayed,
 		Err: v.err, Wait: wait, Duration: time.Since(started),
-	})
+	}
+	run.attempts = append(run.attempts, a)
+	watch.EndAttempt(ctx, a)
 	return v
 }
 
@@ -206,7 +215,7 @@ func (run *progress) end(cause error, retryAfter time.Duration) ending {
 	case run.unknown:
 		outcome = OutcomeUnknown
 	}
-	end := ending{attempts: run.attempts, value: v.value, hop: v.hop,
+	end := ending{attempts: run.attempts, value: v.value, hop: v.hop, origin: run.op.trace, waited: run.op.waited + run.waited,
 		report: Report{Key: run.held.key, Outcome: outcome, Attempts: run.number, WireSends: run.sends}}
 	if outcome == OutcomeExecuted && cause == nil {
 		end.report.Source = SourceExecuted

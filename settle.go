@@ -87,6 +87,7 @@ func (c *Client) settlement(op *operation, h *holding, end ending) func(context.
 		if end.err == nil {
 			answer = op.encode(end.value)
 		}
+		answer.Origin = op.trace
 		return func(ctx context.Context) error {
 			err := c.complete(ctx, h.owner, answer)
 			if errors.Is(err, keystore.ErrTooLarge) {

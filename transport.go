@@ -171,7 +171,7 @@ func (t *transport) refuse(req *http.Request, in Intent, err error) error {
 // ended tells the observer of an operation that ends before any attempt, and
 // returns what the caller is told.
 func (t *transport) ended(req *http.Request, op *operation, end ending) error {
-	observe(req.Context(), t.client.cfg.Observer, end.event(op, time.Now()))
+	t.client.tell(req.Context(), op, end)
 	return end.err
 }
 
@@ -224,11 +224,11 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 	if err != nil {
 		return nil, t.ended(req, op, op.failed(localFault(req), err))
 	}
-	template := templateOf(req)
+	op.template = templateOf(req)
 	var last verdict
 	op.try = func(ctx context.Context, key Key, timeout time.Duration) verdict {
 		last.discard()
-		last = t.send(ctx, template, body, key, op.wire, timeout)
+		last = t.send(ctx, op.template, body, key, op.wire, timeout)
 		return last
 	}
 	end := t.carryOut(req.Context(), op)
@@ -353,11 +353,11 @@ func (t *transport) unkeyed(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, t.ended(req, op, op.failed(localFault(req), err))
 	}
-	template := templateOf(req)
+	op.template = templateOf(req)
 	var last verdict
 	op.try = func(ctx context.Context, _ Key, timeout time.Duration) verdict {
 		last.discard()
-		out := template.Clone(ctx)
+		out := op.template.Clone(ctx)
 		if err := t.sign(out, body); err != nil {
 			last = verdict{outcome: OutcomeRejected, err: err}
 			return last

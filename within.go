@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 )
 
 // within sends a request of a decorated function: once, under the key of the
@@ -33,7 +34,10 @@ func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error
 	if err != nil {
 		return nil, a.op.failedAs(localFault(req), a.key, err).err
 	}
-	v := t.send(req.Context(), templateOf(req), body, a.key, a.op.wire, cfg.Policy.AttemptTimeout)
+	template, began := templateOf(req), time.Now()
+	ctx := t.client.watch.StartAttempt(req.Context(), Attempt{Number: 1}, template)
+	v := t.send(ctx, template, body, a.key, a.op.wire, cfg.Policy.AttemptTimeout)
+	t.client.watch.EndAttempt(ctx, Attempt{Number: 1, Outcome: v.outcome, Status: v.status, Replayed: v.replayed, Err: v.err, Duration: time.Since(began)})
 	if first != nil {
 		v.sends += first.report.WireSends
 	}

@@ -138,17 +138,25 @@ var errNoReturn = errors.New("idem: the handler or function panicked or ended it
 // goes on untouched.
 func (ex *execution) run(work func(context.Context) ending) settlement {
 	started := time.Now()
+	op, watch := ex.op, ex.op.server.watch
+	ctx := watch.StartAttempt(ex.ctx, idem.Attempt{Number: 1}, nil)
 	returned := false
 	defer func() {
 		if !returned {
 			done := ex.settle(ending{err: errNoReturn}, started)
-			ex.op.fenced = done.fenced
-			ex.op.observe(ex.ctx, done.event, done.outcome, 0, errNoReturn)
+			watch.EndAttempt(ctx, op.attempts[0])
+			op.fenced = done.fenced
+			op.observe(ex.ctx, done.event, done.outcome, 0, errNoReturn)
 		}
 	}()
-	end := work(ex.ctx)
+	end := work(ctx)
 	returned = true
-	return ex.settle(end, started)
+	if end.answer != nil {
+		end.answer.Origin = op.trace
+	}
+	done := ex.settle(end, started)
+	watch.EndAttempt(ctx, op.attempts[0])
+	return done
 }
 
 // settle writes a run's end into the record.
@@ -224,7 +232,7 @@ func (ex *execution) complete(ctx context.Context, a stored.Answer) error {
 func (op *operation) complete(ctx context.Context, store keystore.Store, owner keystore.Owner, a stored.Answer) error {
 	p := keystore.CompleteParams{Result: stored.Encode(a), Retention: op.route.retention}
 	err := store.Complete(ctx, owner, p)
-	for _, smaller := range []stored.Answer{tombstone(a, tooLarge), tombstone(stored.Answer{Kind: a.Kind, Status: a.Status}, tooLarge)} {
+	for _, smaller := range []stored.Answer{tombstone(a, tooLarge), tombstone(stored.Answer{Kind: a.Kind, Status: a.Status, Origin: a.Origin}, tooLarge)} {
 		if errors.Is(err, keystore.ErrTooLarge) {
 			p.Result = stored.Encode(smaller)
 			err = store.Complete(ctx, owner, p)
@@ -259,9 +267,9 @@ const tooLarge = "it is too large for the store"
 // status and where its result is. A refusal stays one: only its text is lost.
 func tombstone(a stored.Answer, reason string) stored.Answer {
 	if a.Kind == stored.Refusal {
-		return stored.Answer{Kind: stored.Refusal, Reason: "refused; the text was not kept: " + reason}
+		return stored.Answer{Kind: stored.Refusal, Reason: "refused; the text was not kept: " + reason, Origin: a.Origin}
 	}
-	t := stored.Answer{Kind: stored.Tombstone, Status: a.Status, Reason: reason}
+	t := stored.Answer{Kind: stored.Tombstone, Status: a.Status, Reason: reason, Origin: a.Origin}
 	if location := a.Header["Location"]; location != nil {
 		t.Header = map[string][]string{"Location": location}
 	}

@@ -52,6 +52,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.unprotected(w, in)
 			return
 		}
+		h.begin(in, op)
 		h.refuse(w, in, op, ref)
 		return
 	}
@@ -59,7 +60,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, in.whole())
 		return
 	}
-	if !s.enter(r.Context()) {
+	h.begin(in, op)
+	if !s.enter(in.Context()) {
 		h.refuse(w, in, op, shuttingDown())
 		return
 	}
@@ -69,12 +71,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.transact(w, in, op)
 		return
 	}
-	g, err := op.claim(r.Context())
+	g, err := op.claim(in.Context())
 	switch {
 	case err != nil:
 		ref := claimFailed(err)
 		if ref.code == codeStore && s.cfg.FailOpen {
-			defer op.observe(r.Context(), idem.EventStoreError, idem.OutcomeUnknown, 0, err)
+			defer op.observe(in.Context(), idem.EventStoreError, idem.OutcomeUnknown, 0, err)
 			in.Request = in.WithContext(keyctx.With(in.Context(), string(op.key)))
 			h.unprotected(w, in)
 			return
@@ -84,6 +86,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.execute(w, in, op, g)
 	default:
 		h.answer(w, in, op, g)
+	}
+}
+
+// begin tells a tracer of the operation.
+func (h *handler) begin(in *incoming, op *operation) {
+	if ctx := op.begin(in.Context(), in.Request); ctx != in.Context() {
+		in.Request = in.WithContext(ctx)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -34,8 +35,15 @@ type operation struct {
 	// asked: Recover was asked about the record; recovered: it was settled by
 	// the answer.
 	asked, recovered bool
-	// attempts is what the observer is told of the execution.
-	attempts []idem.Attempt
+	// attempts, waited, age and origin are what the observer is told, see
+	// idem.Event.
+	attempts    []idem.Attempt
+	waited, age time.Duration
+	origin      string
+	// begun tells that a tracer knows of the operation, trace what its record
+	// keeps of that.
+	begun bool
+	trace string
 }
 
 // byKey and byID set the record's identity.
@@ -87,7 +95,10 @@ func (op *operation) claim(ctx context.Context) (granted, error) {
 			return c, err
 		}
 		seen = c
-		switch err := s.waiters.Change(patience, c.Record); {
+		began := time.Now()
+		err = s.waiters.Change(patience, c.Record)
+		op.waited += time.Since(began)
+		switch {
 		case patience.Err() != nil, errors.Is(err, await.ErrGone):
 			// Whoever has seen another owner at work must not take its record
 			// for free because it has vanished.
@@ -179,11 +190,22 @@ func (op *operation) successor(ctx context.Context) granted {
 	return granted{Claim: c}
 }
 
+// begin tells a tracer of the operation. r is its request, if it has one.
+func (op *operation) begin(ctx context.Context, r *http.Request) context.Context {
+	op.begun = true
+	if watch := op.server.watch; watch.Traces() {
+		ctx, op.trace = watch.Start(ctx, idem.Event{Half: "server", Scope: op.scope, Started: op.started}, r)
+	}
+	return ctx
+}
+
 // observe tells the observer how the operation has ended.
 func (op *operation) observe(ctx context.Context, name string, o idem.Outcome, src idem.Source, err error) {
-	observer := op.server.cfg.Observer
-	if observer == nil {
+	if op.server.watch == nil {
 		return
+	}
+	if !op.begun {
+		ctx = op.begin(ctx, nil)
 	}
 	switch {
 	case op.fenced:
@@ -194,12 +216,15 @@ func (op *operation) observe(ctx context.Context, name string, o idem.Outcome, s
 	e := idem.Event{
 		Name: name, Half: "server", Scope: op.scope, Outcome: o, Source: src, Attempts: op.attempts,
 		Started: op.started, Duration: time.Since(op.started), Err: err,
+		Waited: op.waited, Age: op.age, Origin: op.origin,
 	}
 	if op.key != "" {
 		e.KeyDigest = op.key.Digest()
 	}
-	defer func() { _ = recover() }() // watching must not change what is watched
-	observer.Observe(ctx, e)
+	op.server.watch.Observe(ctx, func(lost int) idem.Event {
+		e.Lost = lost
+		return e
+	})
 }
 
 // sleep waits for d, or reports false as soon as ctx is done.

@@ -103,6 +103,7 @@ func (op *operation) found(g granted) (stored.Answer, *refusal) {
 	switch g.Status {
 	case keystore.Completed:
 		a, err := stored.Decode(g.Record.Result)
+		op.age, op.origin = g.Record.Age, a.Origin
 		switch {
 		case err != nil:
 			return a, unreadable(err)

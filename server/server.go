@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/await"
+	"github.com/idem-go/idem/internal/watch"
 	"github.com/idem-go/idem/keystore"
 )
 
@@ -131,6 +132,7 @@ type Server struct {
 	route   route // defaults of every route
 	waiters *await.Waiters
 	turns   turns
+	watch   *watch.Watch[idem.Event, idem.Attempt]
 
 	// stopping ends when Shutdown's patience does.
 	stopping context.Context
@@ -182,6 +184,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg:     cfg,
 		waiters: await.New(cfg.Store),
+		watch:   watch.New[idem.Event, idem.Attempt](cfg.Observer),
 		undos:   make(chan struct{}, maxUndos),
 		running: map[*execution]struct{}{},
 		idle:    make(chan struct{}),

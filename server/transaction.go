@@ -71,6 +71,9 @@ func (op *operation) transact(asked, ctx context.Context, work func(context.Cont
 	op.attempts = []idem.Attempt{{
 		Number: 1, Outcome: done.outcome, Status: run.end.status, Err: failure, Duration: run.duration,
 	}}
+	if run.ctx != nil {
+		op.server.watch.EndAttempt(run.ctx, op.attempts[0])
+	}
 	return done, g, ref
 }
 
@@ -79,6 +82,7 @@ type txRun struct {
 	op      *operation
 	tx      *transaction
 	started time.Time
+	ctx     context.Context // of the work; nil if it has not run
 
 	duration    time.Duration
 	end         ending
@@ -117,11 +121,16 @@ func (run *txRun) do(ctx, inTx context.Context, work func(context.Context) endin
 			unwatch()
 			ex.close()
 			op.attempts = []idem.Attempt{{Number: 1, Outcome: idem.OutcomeNotExecuted, Err: errNoReturn, Duration: time.Since(run.started)}}
+			op.server.watch.EndAttempt(run.ctx, op.attempts[0])
 			op.observe(ctx, idem.EventFailed, idem.OutcomeNotExecuted, 0, errNoReturn)
 		}
 	}()
-	run.end = work(ex.ctx)
+	run.ctx = op.server.watch.StartAttempt(ex.ctx, idem.Attempt{Number: 1}, nil)
+	run.end = work(run.ctx)
 	returned = true
+	if run.end.answer != nil {
+		run.end.answer.Origin = op.trace
+	}
 	run.duration = time.Since(run.started)
 	unwatch()
 	cut := context.Cause(ex.ctx) // what has rolled it back already
@@ -234,16 +243,22 @@ func (op *operation) grant(patience, ctx context.Context, p keystore.ClaimParams
 	s := op.server
 	giveUp := time.Now().Add(storeTimeout)
 	for try, delay := 1, firstDelay/4; ; delay = min(2*delay, maxClaimDelay) {
-		g, err := op.begin(ctx, p, fn)
+		g, err := op.beginTx(ctx, p, fn)
 		switch {
 		case g.Status == 0:
 			if keystore.Final(err) || try == claimTries || time.Now().After(giveUp) || !sleep(s.stopping, delay) {
 				return orSeen(seen, failedClaim(err))
 			}
 			try++
-		case g.Status != keystore.InFlight || !op.pause(patience, delay):
+		case g.Status != keystore.InFlight:
 			return g, err
 		default:
+			began := time.Now()
+			more := op.pause(patience, delay)
+			op.waited += time.Since(began)
+			if !more {
+				return g, err
+			}
 			seen = g
 		}
 	}
@@ -269,9 +284,9 @@ func (op *operation) pause(patience context.Context, delay time.Duration) bool {
 	return patience.Err() == nil
 }
 
-// begin begins one transaction and claims the record in it. g.Status is 0 if
+// beginTx begins one transaction and claims the record in it. g.Status is 0 if
 // the store did not answer the claim.
-func (op *operation) begin(ctx context.Context, p keystore.ClaimParams, fn func(context.Context, *transaction) error) (g granted, err error) {
+func (op *operation) beginTx(ctx context.Context, p keystore.ClaimParams, fn func(context.Context, *transaction) error) (g granted, err error) {
 	base, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abort(nil)
 	limit := time.AfterFunc(storeTimeout, func() { abort(context.DeadlineExceeded) })

@@ -89,7 +89,9 @@ func (op *operation) takeTurn(patience context.Context) (t *turn, seen granted, 
 		case claimed && other.fingerprint != op.fingerprint:
 			return nil, granted{Claim: keystore.Claim{Status: keystore.Mismatch}}, nil
 		default:
+			began := time.Now()
 			err := wait(patience, other.ended)
+			op.waited += time.Since(began)
 			rec := keystore.Record{Age: time.Since(other.since), LeaseLeft: s.cfg.Lease}
 			seen = granted{Claim: keystore.Claim{Status: keystore.InFlight, Record: rec}}
 			if err != nil {

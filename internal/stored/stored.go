@@ -38,6 +38,8 @@ type Answer struct {
 	Status int
 	Header http.Header
 	Reason string
+	// Origin is what a tracer has noted of the operation that executed.
+	Origin string
 	Body   []byte
 }
 
@@ -46,6 +48,7 @@ type head struct {
 	Status int         `json:"status,omitempty"`
 	Header http.Header `json:"header,omitempty"`
 	Reason string      `json:"reason,omitempty"`
+	Origin string      `json:"origin,omitempty"`
 }
 
 // The layout: version, CRC-32 of all that follows, kind, length of the head,
@@ -57,7 +60,7 @@ const (
 
 // Encode returns the stored form.
 func Encode(a Answer) []byte {
-	h, err := json.Marshal(head{a.Status, recode(a.Header, widen), a.Reason})
+	h, err := json.Marshal(head{a.Status, recode(a.Header, widen), a.Reason, a.Origin})
 	if err != nil {
 		panic("idem: stored: a head of ints and strings always encodes: " + err.Error())
 	}
@@ -93,7 +96,8 @@ func Decode(b []byte) (Answer, error) {
 	if err := json.Unmarshal(rest[:n], &h); err != nil {
 		return Answer{}, fmt.Errorf("%w: the stored answer's head: %w", keystore.ErrCorrupt, err)
 	}
-	a.Status, a.Header, a.Reason, a.Body = h.Status, recode(h.Header, narrow), h.Reason, rest[n:]
+	a.Status, a.Header, a.Body = h.Status, recode(h.Header, narrow), rest[n:]
+	a.Reason, a.Origin = h.Reason, h.Origin
 	return a, nil
 }
 
