@@ -103,6 +103,20 @@ func TestGuaranteesNameTests(t *testing.T) {
 	}
 }
 
+// docs/operations.md says of every event what it means.
+func TestOperationsNameEvents(t *testing.T) {
+	doc := readFile(t, "docs/operations.md")
+	events := regexp.MustCompile(`(?m)^\tEvent\w+ += "([a-z-]+)"`).FindAllStringSubmatch(readFile(t, "observe.go"), -1)
+	if len(events) < 11 {
+		t.Fatalf("observe.go has %d events; the pattern no longer fits", len(events))
+	}
+	for _, e := range events {
+		if !strings.Contains(doc, "\n| `"+e[1]+"` | ") {
+			t.Errorf("docs/operations.md has no row for the event %s", e[1])
+		}
+	}
+}
+
 func readFile(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(name)
