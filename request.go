@@ -98,8 +98,12 @@ func deleteHeader(h http.Header, name string) {
 // originOf is the scheme and authority of a URL.
 func originOf(u *url.URL) string {
 	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	switch {
+	case port != "":
+	case u.Scheme == "http":
+		port = "80"
+	case u.Scheme == "https":
+		port = "443"
 	}
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }

@@ -180,8 +180,7 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 	c := t.client
 	honoured := !c.cfg.Contract.Unkeyed
 	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), http: true,
-		sendsKey: honoured, repeatable: honoured || idempotent(req.Method),
-		credentials: credentialsOf(req.Header, c.cfg.Contract), encode: encodeReply, decode: decodeReply}
+		sendsKey: honoured, repeatable: honoured || idempotent(req.Method), encode: encodeReply, decode: decodeReply}
 	switch {
 	case b != nil:
 		op.intent = b.Intent
@@ -215,7 +214,10 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 			return t.unkeyed(req)
 		}
 	}
-	if err == nil && !hop {
+	if op.named { // else it has nobody to be compared with
+		op.credentials = credentialsOf(req.Header, c.cfg.Contract)
+	}
+	if err == nil && !hop && (op.named || b != nil) {
 		op.fingerprint, err = fingerprintOf(req, body, op.intent.Payload)
 		if err == nil && b != nil && !b.bind(op.fingerprint) {
 			err = fmt.Errorf("%w: the context's intent was used for another request; use Intent.Match to keep side requests out", ErrPayloadMismatch)

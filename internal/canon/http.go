@@ -48,6 +48,9 @@ func HTTP(r Request) [32]byte {
 
 // mediaType returns the text by which a Content-Type is compared, and whether it announces JSON in UTF-8.
 func mediaType(header string) (text string, isJSON bool) {
+	if header == "application/json" { // most are, and parsing costs more than all else here
+		return "media application/json", true
+	}
 	asSent := "raw " + header
 	// ParseMediaType drops extended parameters in charsets it does not know, guesses at backslashes, and lower-cases
 	// some letters outside ASCII into it: two header texts that differ could come out the same.
