@@ -80,7 +80,7 @@ func judgeReply(r *reply, c Contract, keyed bool) verdict {
 	marker := replayMarker(h, c.ReplayHeader)
 	v, ok := verdict{}, false
 	if keyed {
-		v, ok = judgeAnswers(c.Answers, status, r.body)
+		v, ok = judgeAnswers(c.Answers, status, r)
 	}
 	switch {
 	case ok:
@@ -109,7 +109,7 @@ func judgeReply(r *reply, c Contract, keyed bool) verdict {
 }
 
 // judgeAnswers looks a reply up in the contract.
-func judgeAnswers(answers []Answer, status int, body []byte) (verdict, bool) {
+func judgeAnswers(answers []Answer, status int, r *reply) (verdict, bool) {
 	var codes []string
 	for _, a := range answers {
 		if a.Status != 0 && a.Status != status {
@@ -117,7 +117,7 @@ func judgeAnswers(answers []Answer, status int, body []byte) (verdict, bool) {
 		}
 		if a.Code != "" {
 			if codes == nil {
-				codes = append(bodyCodes(body), "")
+				codes = append(bodyCodes(r.text()), "")
 			}
 			if !contains(codes, a.Code) {
 				continue
@@ -152,8 +152,8 @@ func contains(codes []string, code string) bool {
 }
 
 // bodyCodes finds the error codes in a JSON body, where servers put them: in
-// members of the object, of its error, and of the first few of its errors and
-// details.
+// members of the object, of its error, of the first few of its errors and
+// details, and of the extensions of these.
 func bodyCodes(body []byte) (codes []string) {
 	var top map[string]json.RawMessage
 	if json.Unmarshal(body, &top) != nil {
@@ -170,6 +170,12 @@ func bodyCodes(body []byte) (codes []string) {
 			if json.Unmarshal(object[list], &items) == nil {
 				objects = append(objects, items[:min(len(items), maxErrors)]...)
 			}
+		}
+	}
+	for _, object := range objects[:len(objects):len(objects)] {
+		var extensions map[string]json.RawMessage
+		if json.Unmarshal(object["extensions"], &extensions) == nil && extensions != nil {
+			objects = append(objects, extensions)
 		}
 	}
 	for _, object := range objects {

@@ -38,8 +38,10 @@ type Config struct {
 	// Sign is called with each attempt's request before it is sent, for servers
 	// that want it signed: after the key is in it, and outside the fingerprint.
 	// It may read the body, which is put back, and set headers; a context, a
-	// body or a URL that it sets do not count. Its error ends the call:
-	// nothing was sent by that attempt. It must be safe for concurrent use.
+	// body or a URL that it sets do not count, and a changed key header is
+	// refused. Its context ends with the attempt's time. Its error ends the
+	// call: nothing was sent by that attempt. A request that a redirect has led
+	// to another origin is not signed. It must be safe for concurrent use.
 	Sign func(*http.Request) error
 	// MaxRequest is the largest request body that is kept for further
 	// attempts, in bytes. 0 means 10 MiB.

@@ -72,8 +72,8 @@ type Answer struct {
 	// Code that the reply's JSON body has in one of its members code, type,
 	// error, errorCode, error_code, errorType, errorClass, reason, reasonCode,
 	// issue or name: the whole text or number, or, for a URI, its last segment. It may
-	// stand in the object, in its error, or in one of its errors or details.
-	// Empty means any body.
+	// stand in the object, in its error, in one of its errors or details, or
+	// in the extensions of one of these. Empty means any body.
 	Code  string
 	Means Meaning
 }
@@ -166,14 +166,17 @@ func (c Contract) validate() error {
 // Spell is how the server takes a key that idem has made, for functions that
 // put it into a request by themselves: as version 4, without dashes, or in
 // quotes, if the contract says so.
-func (c Contract) Spell(k Key) string {
+func (c Contract) Spell(k Key) string { return c.spell(c.form(k)) }
+
+// form is the form in which the server takes a key that idem has made.
+func (c Contract) form(k Key) Key {
 	if c.Version4 && len(k) == 36 {
 		k = k[:14] + "4" + k[15:]
 	}
 	if c.Undashed {
 		k = Key(strings.ReplaceAll(string(k), "-", ""))
 	}
-	return c.spell(k)
+	return k
 }
 
 // spell is how a key is written on the wire.

@@ -2,12 +2,14 @@ package idem
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -66,8 +68,11 @@ func exchange(req *http.Request, base http.RoundTripper, timeout time.Duration, 
 	if err != nil {
 		return sent{err: err}
 	}
-	if resp == nil || resp.Body == nil {
+	if resp == nil {
 		return sent{err: errors.New("idem: the base RoundTripper returned neither a response nor an error")}
+	}
+	if resp.Body == nil { // as http.Client takes it
+		resp.Body = http.NoBody
 	}
 	timer.Stop()
 	body := &gapReader{body: resp.Body, timer: timer, gap: timeout, cancel: cancel}
@@ -194,6 +199,26 @@ func (v verdict) discard() {
 		r.discard()
 	}
 }
+
+// text is the body as its server wrote it. A caller who has asked for gzip by
+// itself, as some SDKs do, gets it so; the answer's code is in there all the
+// same.
+func (r *reply) text() []byte {
+	body := r.body
+	if strings.EqualFold(r.resp.Header.Get("Content-Encoding"), "gzip") {
+		z, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			return nil
+		}
+		if body, err = io.ReadAll(io.LimitReader(z, maxText)); err != nil {
+			return nil
+		}
+	}
+	return bytes.TrimPrefix(body, []byte("\ufeff")) // RFC 8259 8.1 lets parsers ignore it
+}
+
+// maxText is how much of an answer is unpacked to find its code.
+const maxText = 256 << 10
 
 // failure is the reply as an error, for a caller who gets no response.
 func (r *reply) failure() *ResponseError {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net/http"
 	"net/url"
 	"strings"
 )
@@ -17,8 +18,8 @@ import (
 
 // fieldKey returns the key that the caller has put into the field itself, or
 // "". Its error says why the body can't carry a key.
-func (c Contract) fieldKey(contentType string, body []byte) (Key, error) {
-	place, err := c.place(contentType, body)
+func (c Contract) fieldKey(h http.Header, body []byte) (Key, error) {
+	place, err := c.place(h, body)
 	if err != nil || place.own == "" {
 		return "", err
 	}
@@ -26,8 +27,8 @@ func (c Contract) fieldKey(contentType string, body []byte) (Key, error) {
 }
 
 // withKey is the body with the key in the field, and otherwise the same bytes.
-func (c Contract) withKey(contentType string, body []byte, wire string) ([]byte, error) {
-	place, err := c.place(contentType, body)
+func (c Contract) withKey(h http.Header, body []byte, wire string) ([]byte, error) {
+	place, err := c.place(h, body)
 	if err != nil || place.own != "" {
 		return body, err
 	}
@@ -48,11 +49,14 @@ type place struct {
 	own           Key // that is there already
 }
 
-func (c Contract) place(contentType string, body []byte) (place, error) {
+func (c Contract) place(h http.Header, body []byte) (place, error) {
+	contentType := h.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(contentType)
-	switch {
+	switch encoding := h.Get("Content-Encoding"); {
 	case len(body) == 0:
 		err = fmt.Errorf("%w: there is none", errNoPlace)
+	case encoding != "" && !strings.EqualFold(encoding, "identity"):
+		err = fmt.Errorf("%w: its Content-Encoding is %q", errNoPlace, encoding)
 	case err != nil && contentType != "":
 		err = fmt.Errorf("%w: its Content-Type %q can't be read: %w", errNoPlace, contentType, err)
 	case media == "application/x-www-form-urlencoded":

@@ -3,6 +3,7 @@ package idem
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
 	"reflect"
 	"testing"
 )
@@ -19,8 +20,8 @@ func FuzzField(f *testing.F) {
 		if nested {
 			c.Field = "in.key"
 		}
-		own, err := c.fieldKey("application/json", body)
-		keyed, again := c.withKey("application/json", body, "KEY")
+		own, err := c.fieldKey(http.Header{"Content-Type": {"application/json"}}, body)
+		keyed, again := c.withKey(http.Header{"Content-Type": {"application/json"}}, body, "KEY")
 		if again != nil {
 			if err == nil {
 				t.Fatalf("%q is fit to look at, and then %v", body, again)

@@ -9,7 +9,7 @@ import (
 // Observer is told of every operation, on either half, when it has ended: one
 // Event each. Observe is called concurrently. The operation waits for it, so it
 // should return soon; but watching an operation must never change it: a panic
-// in it is swallowed, and after 100 ms it is left behind. While 64 calls are
+// in it is swallowed, and after a second it is left behind. While 64 calls are
 // left behind, events are dropped; Event.Lost counts them. See package observe
 // for observers that are ready to use.
 type Observer interface {

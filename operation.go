@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -76,31 +75,28 @@ func (op *operation) name() {
 // checkKey refuses a key that the server would not take.
 func (op *operation) checkKey() error {
 	contract := op.client.cfg.Contract
-	key := op.newKey(0)
-	length := len(key)
-	if contract.Undashed && op.intent.Key == "" {
-		length -= strings.Count(string(key), "-")
-	}
-	if length > contract.MaxKeyLen {
+	if length := len(op.newKey(0)); length > contract.MaxKeyLen {
 		return badKey(fmt.Sprintf("has %d characters; the server takes %d", length, contract.MaxKeyLen))
 	}
 	return nil
 }
 
 // newKey returns the operation's key in one generation: the one that the
-// caller gave, the one that follows from scope and ID, or a random one.
+// caller gave as it is, else, in the form that the server takes, the one that
+// follows from scope and ID, or a random one.
 func (op *operation) newKey(generation uint32) Key {
+	form := op.client.cfg.Contract.form
 	switch {
 	case op.intent.Key != "":
 		return op.intent.Key
 	case !op.sendsKey && !op.named:
 		return ""
 	case op.intent.ID == "" || op.client.cfg.RandomKeys:
-		return NewKey()
+		return form(NewKey())
 	case generation == 0:
-		return DeriveKey("intent", op.scope, op.intent.ID)
+		return form(DeriveKey("intent", op.scope, op.intent.ID))
 	}
-	return DeriveKey("intent", op.scope, op.intent.ID, strconv.FormatUint(uint64(generation), 10))
+	return form(DeriveKey("intent", op.scope, op.intent.ID, strconv.FormatUint(uint64(generation), 10)))
 }
 
 // failed is the ending of an operation of whose attempts, if any, nothing is
@@ -260,9 +256,5 @@ func (op *operation) spell(key Key) string {
 	if op.header != "" {
 		return op.header
 	}
-	contract := op.client.cfg.Contract
-	if op.intent.Key != "" {
-		return contract.spell(key) // as it is
-	}
-	return contract.Spell(key)
+	return op.client.cfg.Contract.spell(key)
 }

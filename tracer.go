@@ -7,7 +7,7 @@ import (
 
 // Tracer is an Observer that follows operations while they run. An Observer
 // that is one is called as such by both halves, under the same guard: a panic
-// is swallowed, and what has not returned after 100 ms is left behind, as if
+// is swallowed, and what has not returned after a second is left behind, as if
 // it had not been called. Package observe/otelobs has one.
 //
 // Each Start is followed by one Observe with the context that Start returned,

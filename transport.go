@@ -165,14 +165,23 @@ func carried(ctx context.Context) bool { return ctx.Value(carriedKey{}) != nil }
 // refuse closes the request's body and returns a local fault.
 func (t *transport) refuse(req *http.Request, in Intent, err error) error {
 	closeBody(req)
-	return t.client.refuse(req.Context(), in, err)
+	return t.unsent(req, t.client.refuse(req.Context(), in, err))
+}
+
+// unsent notes a request that ends before any attempt with the attempt that it
+// is a part of, if it is one: there the error proves as much.
+func (t *transport) unsent(req *http.Request, err *Error) error {
+	if a := attemptFrom(req.Context()); a != nil {
+		a.exchanged(verdict{outcome: err.Outcome, err: err})
+	}
+	return err
 }
 
 // ended tells the observer of an operation that ends before any attempt, and
 // returns what the caller is told.
 func (t *transport) ended(req *http.Request, op *operation, end ending) error {
 	t.client.tell(req.Context(), op, end)
-	return end.err
+	return t.unsent(req, end.err)
 }
 
 // keyed carries out a request under a key.
@@ -211,8 +220,14 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 			// Nobody has named it, and a key has no place in it.
 			req = req.Clone(req.Context())
 			setBody(req, body)
+			if around != nil {
+				return t.aside(around, req)
+			}
 			return t.unkeyed(req)
 		}
+	}
+	if err == nil && !hop {
+		err = op.checkKey()
 	}
 	if op.named { // else it has nobody to be compared with
 		op.credentials = credentialsOf(req.Header, c.cfg.Contract)
@@ -277,7 +292,7 @@ func (t *transport) identify(op *operation, req *http.Request) error {
 	if op.named && within(req.Context(), op) {
 		return ErrReentrant
 	}
-	return op.checkKey()
+	return nil
 }
 
 // nameByField reads a key that the caller has put into the body, where the
@@ -288,7 +303,7 @@ func (t *transport) nameByField(op *operation, req *http.Request, body []byte) e
 	if contract.Field == "" || contract.Unkeyed {
 		return nil
 	}
-	own, err := contract.fieldKey(req.Header.Get("Content-Type"), body)
+	own, err := contract.fieldKey(req.Header, body)
 	switch {
 	case err != nil || own == "" || own == op.intent.Key:
 		return err
@@ -296,26 +311,7 @@ func (t *transport) nameByField(op *operation, req *http.Request, body []byte) e
 		return fmt.Errorf("%w: the body's field %s has a key of its own beside the intent; leave it out, or give it as Intent.Key", ErrInvalidIntent, contract.Field)
 	}
 	op.intent.Key = own
-	op.name()
-	if within(req.Context(), op) {
-		return ErrReentrant
-	}
-	return op.checkKey()
-}
-
-// sign has the attempt's request signed.
-func (t *transport) sign(req *http.Request, body []byte) error {
-	sign := t.client.cfg.Sign
-	if sign == nil {
-		return nil
-	}
-	signed := req.Clone(req.Context())
-	setBody(signed, body)
-	if err := recovered(func() error { return sign(signed) }); err != nil {
-		return fmt.Errorf("idem: Config.Sign: %w", err)
-	}
-	req.Header = signed.Header
-	return nil
+	return t.identify(op, req)
 }
 
 // send makes one attempt. wire is the key as it is written.
@@ -328,15 +324,15 @@ func (t *transport) send(ctx context.Context, template *http.Request, body []byt
 	switch {
 	case cfg.Contract.Unkeyed:
 	case cfg.Contract.Field != "":
-		body, err = cfg.Contract.withKey(req.Header.Get("Content-Type"), body, wire)
+		body, err = cfg.Contract.withKey(req.Header, body, wire)
 	default:
 		req.Header.Set(cfg.Contract.Header, wire)
 	}
-	if err == nil {
-		err = t.sign(req, body)
-	}
 	if err != nil {
 		return verdict{outcome: OutcomeRejected, err: err}
+	}
+	if v, ok := t.sign(req, body, timeout); !ok {
+		return v
 	}
 	setBody(req, body)
 	s := exchange(req, t.base, timeout, cfg.MaxResult, func(int) bool { return true })
@@ -356,13 +352,16 @@ func (t *transport) unkeyed(req *http.Request) (*http.Response, error) {
 		return nil, t.ended(req, op, op.failed(localFault(req), err))
 	}
 	op.template = templateOf(req)
+	strayed := strays(req) // whose credentials are for the first origin
 	var last verdict
 	op.try = func(ctx context.Context, _ Key, timeout time.Duration) verdict {
 		last.discard()
 		out := op.template.Clone(ctx)
-		if err := t.sign(out, body); err != nil {
-			last = verdict{outcome: OutcomeRejected, err: err}
-			return last
+		if !strayed {
+			var ok bool
+			if last, ok = t.sign(out, body, timeout); !ok {
+				return last
+			}
 		}
 		setBody(out, body)
 		if rest != nil {
@@ -371,7 +370,11 @@ func (t *transport) unkeyed(req *http.Request) (*http.Response, error) {
 		s := exchange(out, t.base, timeout, c.cfg.MaxResult, func(status int) bool {
 			return rest == nil && judgeStatus(status, false).retry
 		})
+		if s.reply != nil && (len(body) > 0 || rest != nil) {
+			s.reply.trail = &trail{url: op.template.URL, origin: op.origin}
+		}
 		last = judgeExchange(s, c.cfg.Contract, false)
+		last.hop = false // http.Client goes on, and nothing is held meanwhile
 		last.retry = last.retry && rest == nil
 		return last
 	}

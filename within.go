@@ -18,7 +18,7 @@ func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error
 	first := trailOf(req.Response)
 	if first != nil && originOf(req.URL) != first.origin {
 		closeBody(req)
-		return nil, a.op.failedAs(OutcomeUnknown, a.key, ErrCrossOrigin).err
+		return nil, t.unsent(req, a.op.failedAs(OutcomeUnknown, a.key, ErrCrossOrigin).err)
 	}
 	body, err := freeze(req, cfg.MaxRequest)
 	if err == nil {
@@ -32,7 +32,7 @@ func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error
 		}
 	}
 	if err != nil {
-		return nil, a.op.failedAs(localFault(req), a.key, err).err
+		return nil, t.unsent(req, a.op.failedAs(localFault(req), a.key, err).err)
 	}
 	template, began := templateOf(req), time.Now()
 	ctx := t.client.watch.StartAttempt(req.Context(), Attempt{Number: 1}, template)
@@ -66,7 +66,7 @@ func (t *transport) sameKey(a *attempt, req *http.Request, body []byte) error {
 	if contract.Field == "" || contract.Unkeyed {
 		return nil
 	}
-	own, err := contract.fieldKey(req.Header.Get("Content-Type"), body)
+	own, err := contract.fieldKey(req.Header, body)
 	if err == nil && own != "" && string(own) != a.op.wire {
 		err = fmt.Errorf("%w: the body's field %s has another key than the call's; put the call's key there, or none", ErrInvalidIntent, contract.Field)
 	}
@@ -75,6 +75,25 @@ func (t *transport) sameKey(a *attempt, req *http.Request, body []byte) error {
 
 // aside sends a request that is not the intent's: once, as it is.
 func (t *transport) aside(a *attempt, req *http.Request) (*http.Response, error) {
+	if t.client.cfg.Sign != nil && !strays(req) {
+		body, rest, err := freezePart(req, t.client.cfg.MaxRequest)
+		if err != nil {
+			return nil, t.unsent(req, a.op.failedAs(localFault(req), a.key, err).err)
+		}
+		out := req.Clone(req.Context())
+		if v, ok := t.sign(out, body, t.client.cfg.Policy.AttemptTimeout); !ok {
+			if rest != nil {
+				_ = rest.Close()
+			}
+			return nil, t.unsent(req, a.op.failedAs(v.outcome, a.key, v.err).err)
+		}
+		if rest == nil {
+			setBody(out, body)
+		} else {
+			out.Body = rest
+		}
+		req = out
+	}
 	resp, err := t.base.RoundTrip(req)
 	var v verdict
 	if err == nil {

@@ -101,16 +101,27 @@ var Adyen = idem.Contract{
 }
 
 // Braintree is Braintree's GraphQL API, whose inputs take apiRequestKey; its
-// older SDKs have no keys. Errors come with status 200: a mismatch and a request
-// in flight are both errorClass VALIDATION, and can't be told apart, so that
-// neither is repeated, nor taken for a refusal. A repeat gets the state of now.
-// Unverified: the longest key.
+// older SDKs have no keys. Errors come with status 200, and an errorClass in
+// their extensions: a mismatch and a request in flight are both VALIDATION, and
+// can't be told apart, so that neither is repeated, nor taken for a refusal. An
+// error without a known class is taken for an execution: look at the answer. A
+// repeat gets the state of now. Unverified: the longest key, whether a guard or
+// a limit answers AUTHENTICATION, AUTHORIZATION and RESOURCE_LIMIT before any
+// work, as their descriptions say.
 //
 // Source: https://developer.paypal.com/braintree/graphql/integration_guides/idempotency
 var Braintree = idem.Contract{
 	Name: "Braintree GraphQL", Field: "variables.input.apiRequestKey", Retention: 30 * day,
 	Answers: []idem.Answer{
 		{Status: 200, Code: "VALIDATION", Means: idem.MeansUnknown},
+		{Status: 200, Code: "INTERNAL", Means: idem.MeansUnknown},
+		{Status: 200, Code: "SERVICE_AVAILABILITY", Means: idem.MeansUnknown},
+		{Status: 200, Code: "NOT_FOUND", Means: idem.MeansUnknown},
+		{Status: 200, Code: "NOT_IMPLEMENTED", Means: idem.MeansRejected},
+		{Status: 200, Code: "UNSUPPORTED_CLIENT", Means: idem.MeansRejected},
+		{Status: 200, Code: "AUTHENTICATION", Means: idem.MeansNotExecuted},
+		{Status: 200, Code: "AUTHORIZATION", Means: idem.MeansNotExecuted},
+		{Status: 200, Code: "RESOURCE_LIMIT", Means: idem.MeansNotExecuted},
 	},
 }
 
@@ -184,7 +195,8 @@ var Rapyd = idem.Contract{
 
 // Worldpay is Worldpay's WPG (XML, direct). Its store of keys fails open: a
 // request whose key can't be looked up is carried out. All its errors about keys
-// have code 9, told apart by their text, which is not read here. The retention is
+// have code 9, told apart by their text, which is not read here: an error with status
+// 200 is taken for an execution, so look at the answer. The retention is
 // agreed, a day at least. Unverified: what a mismatch is answered.
 //
 // Source: https://developer.worldpay.com/docs/wpg/idempotency/

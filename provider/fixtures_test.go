@@ -55,7 +55,7 @@ var fixtures = map[string]fixture{
 		inFlight: reply{status: 422, body: `{"status":422,"errorCode":"704","message":"request already processed or in progress","errorType":"validation"}`},
 	},
 	"Braintree": {carrier: "field variables.input.apiRequestKey", body: `{"query":"mutation …","variables":{"input":{"transaction":{"amount":"1.00"}}}}`,
-		mismatch: reply{status: 200, body: `{"errors":[{"message":"…","extensions":{},"errorClass":"VALIDATION"}]}`},
+		mismatch: reply{status: 200, body: `{"errors":[{"message":"…","extensions":{"errorClass":"VALIDATION","legacyCode":"93107"}}]}`},
 	},
 	"CheckoutCom": {carrier: "header Cko-Idempotency-Key", body: plain, inFlight: reply{status: 429}},
 	"Mollie": {carrier: "header Idempotency-Key", body: plain,
@@ -94,7 +94,7 @@ var fixtures = map[string]fixture{
 	},
 	"AIP155": {carrier: "field request_id", body: plain, fits: version4},
 	"IETF": {carrier: "header Idempotency-Key", body: plain, fits: func(k string) bool { return k[0] == '"' && k[len(k)-1] == '"' },
-		inFlight: reply{status: 409, body: `{"type":"https://example.com/in-flight","title":"A request is outstanding for this Idempotency-Key","code":"in-flight"}`},
-		mismatch: reply{status: 422, body: `{"type":"https://example.com/key-reused","title":"Idempotency-Key is already used"}`, is: idem.ErrPayloadMismatch},
+		inFlight: reply{status: 409, body: `{"type":"https://developer.example.com/idempotency","title":"A request is outstanding for this Idempotency-Key","detail":"…"}`},
+		mismatch: reply{status: 422, body: `{"type":"https://developer.example.com/idempotency","title":"Idempotency-Key is already used","detail":"…"}`, is: idem.ErrPayloadMismatch},
 	},
 }

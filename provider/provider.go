@@ -17,8 +17,8 @@ import "time"
 
 const (
 	// Unpublished is the retention that is assumed where a provider publishes
-	// none: no attempt is sent later than that after the first one. It is
-	// shorter than every published one but a webhook's.
+	// none: no attempt is sent later than that after the first one. No contract
+	// here has a shorter one; some queues and databases do.
 	Unpublished = time.Hour
 	// Forever is the retention of providers that never forget a key.
 	Forever = 10 * 365 * day

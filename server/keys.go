@@ -40,8 +40,9 @@ func HeaderKey(name string) func(*http.Request) (idem.Key, error) {
 // the path of member names joined by dots: "id" is that of Stripe's events. Where
 // one thing is told of under several event IDs, name what the business calls it,
 // such as "data.object.id". The value is a string, or a number by its digits. A
-// body without the member has no key; one that is no JSON, or has a member of
-// the path twice, is refused. An empty path panics.
+// body without the member has no key, nor has a GET, HEAD, OPTIONS or TRACE; a
+// body that is no JSON, or has a member of the path twice, is refused. An empty
+// path panics.
 //
 // Retries of a webhook need not send the same body: Stripe's events count their
 // pending deliveries. Set Config.Fingerprint to KeyAlone for those.
@@ -51,10 +52,17 @@ func JSONKey(path string) func(*http.Request) (idem.Key, error) {
 	}
 	names := strings.Split(path, ".")
 	return func(r *http.Request) (idem.Key, error) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return "", err
+		if safe(r.Method) { // such as the challenge by which some endpoints are confirmed
+			return "", nil
 		}
+		var body []byte
+		if r.Body != nil {
+			var err error
+			if body, err = io.ReadAll(r.Body); err != nil {
+				return "", err
+			}
+		}
+		var err error
 		for _, name := range names {
 			if body, err = member(body, name); err != nil || body == nil {
 				return "", err

@@ -49,6 +49,21 @@ func TestJSONKey(t *testing.T) {
 	}
 }
 
+// What asks for nothing to be done has no key, and is not read.
+func TestJSONKeyOfSafeMethods(t *testing.T) {
+	key := server.JSONKey("id")
+	for _, method := range []string{"GET", "HEAD", "OPTIONS", "TRACE"} {
+		if k, err := key(httptest.NewRequest(method, "/?challenge=1", nil)); k != "" || err != nil {
+			t.Errorf("%s: %q, %v", method, k, err)
+		}
+	}
+	r := httptest.NewRequest("POST", "/", nil)
+	r.Body = nil
+	if _, err := key(r); !errors.Is(err, idem.ErrInvalidKey) {
+		t.Errorf("without a body: %v", err)
+	}
+}
+
 func TestHeaderKey(t *testing.T) {
 	key := server.HeaderKey("webhook-id")
 	r := httptest.NewRequest("POST", "/", nil)

@@ -96,12 +96,17 @@ func (n clientNote) next() clientNote {
 	if n.ID == "" {
 		return now
 	}
-	now.Key = idem.NewKey()
-	if n.Key == n.derivedKey() {
-		now.Key = now.derivedKey()
+	// As the contract takes it: as version 4, without dashes.
+	form := idem.Contract{Undashed: !strings.Contains(string(n.Key), "-")}
+	now.Key = idem.Key(form.Spell(idem.NewKey()))
+	for _, form.Version4 = range []bool{false, true} {
+		if string(n.Key) == form.Spell(n.derivedKey()) {
+			now.Key = idem.Key(form.Spell(now.derivedKey()))
+			break
+		}
 	}
-	// As the contract writes it: bare, in quotes, or without dashes.
-	now.Wire = strings.NewReplacer(string(n.Key), string(now.Key), undashed(n.Key), undashed(now.Key)).Replace(n.Wire)
+	// Bare, or in quotes.
+	now.Wire = strings.ReplaceAll(n.Wire, string(n.Key), string(now.Key))
 	return now
 }
 
@@ -119,5 +124,3 @@ func (n clientNote) encode() []byte {
 	}
 	return bytes.TrimSpace(b.Bytes())
 }
-
-func undashed(k idem.Key) string { return strings.ReplaceAll(string(k), "-", "") }

@@ -94,16 +94,19 @@ func TestNextRandomKey(t *testing.T) {
 
 // TestRespell: a key is written as the one before it.
 func TestRespell(t *testing.T) {
-	n := clientNote{Scope: "s", ID: "i"}
-	n.Key = n.derivedKey()
-	next := string(n.next().Key)
-	for wire, want := range map[string]string{
-		string(n.Key): next, `"` + string(n.Key) + `"`: `"` + next + `"`, undashed(n.Key): undashed(idem.Key(next)), "": "",
-	} {
-		n.Wire = wire
-		if got := n.next().Wire; got != want {
-			t.Errorf("after %s comes %s, want %s", wire, got, want)
+	first, next := clientNote{Scope: "s", ID: "i"}, clientNote{Scope: "s", ID: "i", Generation: 1}
+	for _, form := range []idem.Contract{{}, {Undashed: true}, {Version4: true}, {Undashed: true, Version4: true}, {Quoted: true}} {
+		n := first
+		n.Wire = form.Spell(first.derivedKey())
+		n.Key = idem.Key(strings.Trim(n.Wire, `"`))
+		want := form.Spell(next.derivedKey())
+		if got := n.next(); got.Wire != want || string(got.Key) != strings.Trim(want, `"`) {
+			t.Errorf("after %s comes %s as %s, want %s", n.Wire, got.Key, got.Wire, want)
 		}
+	}
+	drawn := clientNote{Scope: "s", ID: "i", Key: "0123456789abcdef0123456789abcdef"}
+	if got := drawn.next().Key; len(got) != 32 || strings.Contains(string(got), "-") {
+		t.Errorf("after a drawn key without dashes comes %s", got)
 	}
 }
 

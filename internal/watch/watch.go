@@ -12,7 +12,7 @@ import (
 
 const (
 	// patience is how long a call waits for the observer.
-	patience = 100 * time.Millisecond
+	patience = time.Second
 	// maxBlocked is how many calls may be left behind at a time. While there
 	// are that many, the observer is not called at all.
 	maxBlocked = 64
