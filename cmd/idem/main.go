@@ -1,4 +1,5 @@
-// Command idem shows and settles what the stores of idem hold: for operators.
+// Command idem shows and settles what the stores of idem hold, and asks others'
+// endpoints whether they honour keys: for operators.
 //
 //	idem migrate -store=URL     creates the store's tables, or checks them
 //	idem stale   -store=URL     lists the records of which nobody knows the outcome
@@ -6,6 +7,7 @@
 //	idem resolve -store=URL ID  settles an unresolved record by what was found out
 //	idem purge   -store=URL     removes what no rule needs any more
 //	idem stats   -store=URL     counts records by half and state
+//	idem probe   URL            asks an HTTP endpoint whether it honours idempotency keys
 //
 // The store may stand in IDEM_STORE instead. "idem help COMMAND" tells a
 // command's flags. It exits with 0, with 1 if it refused or failed, and with 2
@@ -37,21 +39,32 @@ const (
 // command is one of the words after idem.
 type command struct {
 	name string
-	// args are its arguments beside -store, in the usage line.
+	// args are its arguments in the usage line, beside -store.
 	args string
 	does string
 	// setUp declares the command's flags and returns what it does.
 	setUp func(*call) func() error
+	// noStore is for commands that need none.
+	noStore bool
+}
+
+// line is the command's usage line.
+func (cmd command) line() string {
+	if cmd.noStore {
+		return cmd.name + " " + cmd.args
+	}
+	return cmd.name + " -store=URL " + cmd.args
 }
 
 func commands() []command {
 	return []command{
-		{"migrate", "[-print]", "Creates the store's tables, or checks that they are there.", migrate},
-		{"stale", "[-half H] [-scope S] [-older 10m] [-json]", "Lists unresolved records, the oldest first.", stale},
-		{"show", "RECORD [-result] [-json]", "Shows one record.\n" + selects, show},
-		{"resolve", "RECORD VERDICT [-yes] [-json]", "Settles an unresolved record by what was found out about it.\n" + selects + "\n" + verdicts, resolve},
-		{"purge", "[-batch 1000] [-max N] [-yes] [-json]", "Removes what no rule needs any more. Unresolved records stay.", purge},
-		{"stats", "[-json]", "Counts records by half and state. Expired ones don't count.", stats},
+		{name: "migrate", args: "[-print]", does: "Creates the store's tables, or checks that they are there.", setUp: migrate},
+		{name: "stale", args: "[-half H] [-scope S] [-older 10m] [-json]", does: "Lists unresolved records, the oldest first.", setUp: stale},
+		{name: "show", args: "RECORD [-result] [-json]", does: "Shows one record.\n" + selects, setUp: show},
+		{name: "resolve", args: "RECORD VERDICT [-yes] [-json]", does: "Settles an unresolved record by what was found out about it.\n" + selects + "\n" + verdicts, setUp: resolve},
+		{name: "purge", args: "[-batch 1000] [-max N] [-yes] [-json]", does: "Removes what no rule needs any more. Unresolved records stay.", setUp: purge},
+		{name: "stats", args: "[-json]", does: "Counts records by half and state. Expired ones don't count.", setUp: stats},
+		{name: "probe", args: "URL [-body JSON] [-json] -" + consentFlag, does: probes, setUp: probe, noStore: true},
 	}
 }
 
@@ -110,7 +123,9 @@ func runUntil(ctx context.Context, args []string, in io.Reader, out, errOut io.W
 func (c *call) run(cmd command, args []string, help bool) int {
 	c.flags = flag.NewFlagSet(cmd.name, flag.ContinueOnError)
 	c.flags.SetOutput(io.Discard)
-	c.flags.StringVar(&c.storeURL, "store", "", "`URL` of the store; "+storeEnv+" may hold it instead")
+	if !cmd.noStore {
+		c.flags.StringVar(&c.storeURL, "store", "", "`URL` of the store; "+storeEnv+" may hold it instead")
+	}
 	do := cmd.setUp(c)
 	operands, err := parse(c.flags, args)
 	if c.storeURL == "" { // no default of the flag, which the usage would show
@@ -162,15 +177,15 @@ func (c *call) noOperands() error {
 }
 
 func usage(w io.Writer) {
-	fmt.Fprint(w, "idem shows and settles what the stores of idem hold.\n\n")
+	fmt.Fprint(w, "idem shows and settles what the stores of idem hold, and asks endpoints whether they honour keys.\n\n")
 	for _, cmd := range commands() {
-		fmt.Fprintf(w, "\tidem %s -store=URL %s\n", cmd.name, cmd.args)
+		fmt.Fprintf(w, "\tidem %s\n", cmd.line())
 	}
 	fmt.Fprintf(w, "\nA store is %s\n%s may hold the URL instead.\nSee: idem help COMMAND\n", storeurl.Usage, storeEnv)
 }
 
 func (c *call) usage(w io.Writer, cmd command) {
-	fmt.Fprintf(w, "idem %s -store=URL %s\n\n%s\n\n", cmd.name, cmd.args, cmd.does)
+	fmt.Fprintf(w, "idem %s\n\n%s\n\n", cmd.line(), cmd.does)
 	c.flags.SetOutput(w)
 	c.flags.PrintDefaults()
 }
