@@ -38,6 +38,8 @@ func TestNewRefuses(t *testing.T) {
 		{"Policy.RetryBudget", policy(idem.Policy{RetryBudget: -1})},
 		{"Contract.MaxKeyLen", contract(idem.Contract{MaxKeyLen: -1})},
 		{"Contract.MaxKeyLen", contract(idem.Contract{MaxKeyLen: 256})},
+		{"Contract.KeyChars", contract(idem.Contract{KeyChars: "0123456789abcdef"})},
+		{"Contract.KeyChars", contract(idem.Contract{KeyChars: "ABCDEF-0123456789"})},
 		{"Contract.Retention", contract(idem.Contract{Retention: -1})},
 		{"Policy.Overall", contract(idem.Contract{Retention: 30 * time.Second})},
 		{"Policy.Overall", contract(idem.Contract{Retention: 35 * time.Second})}, // the margin is 5.35 s

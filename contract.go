@@ -37,6 +37,10 @@ type Contract struct {
 	// MaxKeyLen is the longest key that the server takes; 0 means MaxKeyLen
 	// (255).
 	MaxKeyLen int
+	// KeyChars are the characters that the server takes in a key; empty means
+	// all of printable ASCII. A key with another one is refused before it is
+	// sent. Hex digits and, unless Undashed, the dash must be among them.
+	KeyChars string
 	// Retention is how long the server remembers a key at least, counted from
 	// the first send; 0 means 24 h. No attempt is sent later than that: the
 	// server would take it for a new operation.
@@ -138,6 +142,8 @@ func (c Contract) validate() error {
 	switch {
 	case c.MaxKeyLen < 0 || c.MaxKeyLen > MaxKeyLen:
 		return badConfig("Contract.MaxKeyLen", fmt.Sprintf("is %d; use 0 for %d, or 1 to %d", c.MaxKeyLen, MaxKeyLen, MaxKeyLen))
+	case c.KeyChars != "" && !c.takes(c.form("0123456789abcdef-")):
+		return badConfig("Contract.KeyChars", fmt.Sprintf("is %q; the keys that idem makes need hex digits and, unless Undashed, the dash", c.KeyChars))
 	case c.Header != "" && c.Field != "":
 		return badConfig("Contract.Field", fmt.Sprintf("is %q, and Header is %q; the key goes into one of them", c.Field, c.Header))
 	case slices.Contains(strings.Split(c.Field, "."), "") && c.Field != "":
@@ -167,6 +173,11 @@ func (c Contract) validate() error {
 // put it into a request by themselves: as version 4, without dashes, or in
 // quotes, if the contract says so.
 func (c Contract) Spell(k Key) string { return c.spell(c.form(k)) }
+
+// takes tells whether the key has only characters that the server takes.
+func (c Contract) takes(k Key) bool {
+	return c.KeyChars == "" || !strings.ContainsFunc(string(k), func(r rune) bool { return !strings.ContainsRune(c.KeyChars, r) })
+}
 
 // form is the form in which the server takes a key that idem has made.
 func (c Contract) form(k Key) Key {

@@ -75,8 +75,11 @@ func (op *operation) name() {
 // checkKey refuses a key that the server would not take.
 func (op *operation) checkKey() error {
 	contract := op.client.cfg.Contract
-	if length := len(op.newKey(0)); length > contract.MaxKeyLen {
-		return badKey(fmt.Sprintf("has %d characters; the server takes %d", length, contract.MaxKeyLen))
+	switch key := op.newKey(0); {
+	case len(key) > contract.MaxKeyLen:
+		return badKey(fmt.Sprintf("has %d characters; the server takes %d", len(key), contract.MaxKeyLen))
+	case !contract.takes(key):
+		return badKey(fmt.Sprintf("has other characters than the server takes, which are %q", contract.KeyChars))
 	}
 	return nil
 }

@@ -120,3 +120,14 @@ func TestWireShortFieldKey(t *testing.T) {
 		t.Error(r.err)
 	}
 }
+
+// A given key with characters that the server does not take is not sent.
+func TestWireKeyChars(t *testing.T) {
+	for key, good := range map[idem.Key]bool{"order-1": true, "order_1": true, "order 1": false, "order.1": false, "ord\"er": false} {
+		base := &fieldBase{answers: []int{200}}
+		r := wireClient(t, idem.Config{Contract: provider.AmazonPay}, base).do(t, fieldRequest(t, idem.WithIntent(t.Context(), idem.Intent{Key: key}), asJSON, `{}`))
+		if (r.err == nil) != good || len(base.headers) > 0 != good || !good && !r.is(idem.ErrInvalidKey) {
+			t.Errorf("%s: %d sent, %v", key, len(base.headers), r.err)
+		}
+	}
+}

@@ -60,7 +60,7 @@ var Plaid = idem.Contract{
 //
 // Source: https://razorpay.com/docs/api/x/payout-idempotency/
 var Razorpay = idem.Contract{
-	Name: "RazorpayX payouts", Header: "X-Payout-Idempotency", MaxKeyLen: 36, Retention: Unpublished,
+	Name: "RazorpayX payouts", Header: "X-Payout-Idempotency", MaxKeyLen: 36, KeyChars: word + " ", Retention: Unpublished,
 }
 
 // Xendit says of payouts that keys do not expire, and of nothing else how long

@@ -210,7 +210,7 @@ var Worldpay = idem.Contract{
 //
 // Source: https://developer.amazon.com/docs/amazon-pay-api-v2/idempotency.html
 var AmazonPay = idem.Contract{
-	Name: "Amazon Pay", Header: "X-Amz-Pay-Idempotency-Key", MaxKeyLen: 32, Undashed: true, Retention: Forever,
+	Name: "Amazon Pay", Header: "X-Amz-Pay-Idempotency-Key", MaxKeyLen: 32, KeyChars: word, Undashed: true, Retention: Forever,
 	Answers: []idem.Answer{
 		{Code: "DuplicateIdempotencyKey", Means: idem.MeansMismatch},
 	},

@@ -24,4 +24,6 @@ const (
 	Forever = 10 * 365 * day
 
 	day = 24 * time.Hour
+	// word are the characters that some take, and no others.
+	word = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 )

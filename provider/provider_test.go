@@ -305,8 +305,16 @@ func length(c idem.Contract) string {
 	if c.MaxKeyLen == 0 {
 		return "not said"
 	}
+	if c.KeyChars != "" {
+		return fmt.Sprint(c.MaxKeyLen, ", letters, digits and "+strings.TrimLeft(c.KeyChars, letters+digits))
+	}
 	return fmt.Sprint(c.MaxKeyLen)
 }
+
+const (
+	letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	digits  = "0123456789"
+)
 
 func retention(c idem.Contract) string {
 	switch d := c.Retention; {
