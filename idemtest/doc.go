@@ -1,6 +1,13 @@
 // Package idemtest is the kit with which programs prove that what they do once
-// happens once: a transport that injects the faults of a network, a ledger that
-// counts effects, and a payment provider to test against.
+// happens once: checks that try a handler and a caller, a transport and a proxy
+// that inject the faults of a network, a ledger that counts effects, and a
+// payment provider to test against.
+//
+// CheckHandler tries a handler with duplicates, hang-ups, panics, restarts and
+// more; CheckCaller tries code that calls such a handler. Both say in plain
+// words which rule is broken, what usually causes that, and how to mend it.
+//
+// To write such tests by hand:
 //
 //	provider, _ := idemtest.NewProvider(idemtest.ProviderConfig{})
 //	ts := httptest.NewServer(provider)
@@ -11,5 +18,6 @@
 //
 // Faults happen to attempts, so the transport goes below idem's: as the base
 // that Client.Transport gets, or in the http.Client that a decorated function
-// uses. The ledger belongs where the effect is.
+// uses. A Proxy breaks real connections, also those to a store. The ledger
+// belongs where the effect is.
 package idemtest

@@ -29,7 +29,9 @@ const (
 	Marked
 	// Idempotent: the code may be run again, even while an earlier run still
 	// goes on, since its effects are idempotent themselves: it hands a key
-	// made from idem.KeyFrom downstream. A failure frees the key.
+	// made from idem.KeyFrom downstream. Two tenants may choose one key: where
+	// they share an account downstream, make theirs of the scope too, as by
+	// idem.DeriveKey(tenant, string(key)). A failure frees the key.
 	Idempotent
 	// Transaction: effect and record are committed in one transaction of a
 	// store that implements keystore.Transactor. A failure rolls both back.
