@@ -185,7 +185,10 @@ func TestRefusedWhileTakingOver(t *testing.T) {
 			}
 		}}
 		_, err = idem.Do(t.Context(), newClient(t, idem.Config{Store: store}), intent, never[receipt](t))
-		wantOutcome(t, err, idem.OutcomeRejected)
+		// It is told of the key that was refused.
+		if e := wantOutcome(t, err, idem.OutcomeRejected); e.Key != idem.DeriveKey("intent", intent.Scope, intent.ID) {
+			t.Errorf("refused under %q", e.Key)
+		}
 		if rec := record(t, mem); !raced || rec.State != keystore.Free || rec.Generation != 1 || keyIn(t, rec) != "next" {
 			t.Errorf("record %+v", rec)
 		}

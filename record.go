@@ -96,6 +96,9 @@ func (c *Client) hold(ctx context.Context, op *operation) (*holding, ending) {
 				// The owner that was seen was definitely refused. The
 				// next generation is for a caller who knows of that.
 				c.release(ctx, cl.Owner, keystore.ReleaseParams{How: keystore.Forget})
+				if refused, err := metaOf(*seen); err == nil {
+					key = refused.Key
+				}
 				return nil, op.failedAs(OutcomeRejected, key, errRefusedElsewhere)
 			}
 			h := &holding{key: key, wire: note.Wire, unknown: p.Takeover, owner: cl.Owner, generation: rec.Generation,

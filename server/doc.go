@@ -35,6 +35,11 @@
 // and leaves a tombstone: retries are told how it ended, and it is
 // never run again.
 //
+// Where the store fails after the run, an execution is answered all the same,
+// and recorded as soon as the store is back. A refusal is answered 503 until it
+// is recorded: whoever is told of it may go on to its next key, while another
+// run under this one might still have the effect.
+//
 // # Routers and frameworks
 //
 // Handler takes and gives an http.Handler, and fits wherever those do: around a

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 	"time"
@@ -121,6 +122,16 @@ type settlement struct {
 	failure error
 }
 
+// unrecorded is the refusal in the place of one that the record does not tell
+// of: another run may yet decide otherwise, and who is told "refused" takes the
+// next key. Nil if there is no such.
+func (done settlement) unrecorded(op *operation) *refusal {
+	if done.event != idem.EventRefused || done.settled {
+		return nil
+	}
+	return claimFailed(fmt.Errorf("%w: complete: %w", idem.ErrStore, op.attempts[0].Err))
+}
+
 // source tells whether the run has an outcome of its own.
 func (done settlement) source() idem.Source {
 	if done.event == idem.EventExecuted || done.event == idem.EventRefused {
@@ -166,6 +177,10 @@ func (ex *execution) settle(end ending, started time.Time) settlement {
 	var done settlement
 	var err error
 	switch {
+	case notExecuted && effects == Idempotent && ex.owner.Token > 1:
+		// Of an earlier run it does not tell.
+		done = settlement{event: idem.EventFailed, outcome: idem.OutcomeUnknown}
+		err = ex.write(ex.abandon)
 	case notExecuted:
 		done = settlement{event: idem.EventFailed, outcome: idem.OutcomeNotExecuted}
 		err = ex.write(ex.forget)
@@ -177,8 +192,9 @@ func (ex *execution) settle(end ending, started time.Time) settlement {
 		err = ex.write(func(ctx context.Context) error { return ex.complete(ctx, *end.answer) })
 		done.settled = err == nil
 	case effects == Idempotent:
+		// It may have had its effect: it is for the same payload only.
 		done = settlement{event: idem.EventFailed, outcome: idem.OutcomeUnknown}
-		err = ex.write(ex.forget)
+		err = ex.write(ex.abandon)
 	case effects == Marked && !begun && !end.unknown:
 		done = settlement{event: idem.EventFailed, outcome: idem.OutcomeNotExecuted}
 		err = ex.write(ex.forget)

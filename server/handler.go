@@ -142,6 +142,10 @@ func (h *handler) execute(w http.ResponseWriter, in *incoming, op *operation, g 
 		h.answer(w, in, op, op.successor(ctx))
 		return
 	}
+	if ref := done.unrecorded(op); ref != nil && rec.passing == "" {
+		h.refuse(w, in, op, ref)
+		return
+	}
 	rec.send(done.settled)
 	op.fenced = done.fenced
 	op.observe(ctx, done.event, done.outcome, done.source(), nil)
@@ -173,6 +177,9 @@ func (h *handler) transact(w http.ResponseWriter, in *incoming, op *operation) {
 	if rec.overflown && ref == nil {
 		ref = rolledBack(errOverflown)
 		ref.code = codeAnswerTooLarge
+	}
+	if ref == nil && g.Status == 0 {
+		ref = done.unrecorded(op)
 	}
 	switch {
 	case ref != nil:

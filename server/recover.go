@@ -44,7 +44,7 @@ func (op *operation) recover(ctx context.Context, seen granted) (now granted, ag
 		return seen.unresolved(nil), false
 	}
 	p := op.claimParams()
-	p.Takeover = true
+	p.Takeover, p.Begun = true, false
 	g, err := op.claimOnce(context.WithoutCancel(ctx), p)
 	switch {
 	case err != nil:
@@ -61,7 +61,7 @@ func (op *operation) recover(ctx context.Context, seen granted) (now granted, ag
 
 	op.asked = true
 	res := Resolution{Outcome: idem.OutcomeNotExecuted}
-	if g.Record.Age >= seen.Record.Age { // else somebody has freed it meanwhile
+	if g.Record.Begun { // else it was free by now: whoever freed it has asked
 		res, err = op.ask(asking, note.pending(g.Record))
 	}
 	var a stored.Answer

@@ -199,7 +199,13 @@ func (op *operation) ended(ctx context.Context, done settlement) (idem.Report, e
 		op.observe(ctx, done.event, done.outcome, idem.SourceExecuted, nil)
 		return op.report(done.outcome, idem.SourceExecuted), nil
 	}
-	err := op.error(&refusal{outcome: done.outcome})
+	ref := done.unrecorded(op)
+	if ref != nil {
+		done = settlement{event: ref.event, outcome: ref.outcome, failure: done.failure}
+	} else {
+		ref = &refusal{outcome: done.outcome}
+	}
+	err := op.error(ref)
 	err.Last = done.failure
 	op.observe(ctx, done.event, done.outcome, done.source(), err)
 	return op.report(done.outcome, done.source()), err

@@ -30,13 +30,14 @@ func TestTransactionRefusalOvertaken(t *testing.T) {
 	store.wantEffects(t, "2")
 }
 
-// A refusal that can't be recorded is still the answer.
+// A refusal that can't be recorded is not told: the next run may decide
+// otherwise.
 func TestTransactionRefusalNotKept(t *testing.T) {
 	store := newTxStore(t)
 	c := inTx(status(404, "none"))
 	h := newServer(t, server.Config{Store: store, Effects: server.Transaction}).Handler(c)
 	store.complete = func(keystore.CompleteParams) error { return errDown }
-	wantAnswer(t, post(h, "k", "{}"), 404, "none", "")
+	want(t, post(h, "k", "{}"), 503, "store-unavailable")
 	store.complete = nil
 	wantFirst(t, post(h, "k", "{}"), 404, "none")
 	c.want(t, 2)
