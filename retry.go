@@ -77,6 +77,7 @@ type progress struct {
 	number   int // attempts that count
 	sends    int
 	unknown  bool // an attempt of this call, or of the record, was: it sticks
+	busy     bool // an execution under the key was seen at work
 	hurried  bool // an attempt was repeated at once
 	waited   time.Duration
 	last     verdict
@@ -177,6 +178,7 @@ func (run *progress) try(ctx context.Context, timeout, wait time.Duration) verdi
 	if v.outcome == OutcomeUnknown && !v.hop || v.resent && v.outcome != OutcomeExecuted {
 		run.unknown = true
 	}
+	run.busy = run.busy || v.outcome == OutcomeInFlight && (run.op.named || !v.bare)
 	run.last = v
 	a := Attempt{
 		Number: run.number, Outcome: v.outcome, Status: v.status, Replayed: v.replayed,
@@ -212,8 +214,8 @@ func (run *progress) end(cause error, retryAfter time.Duration) ending {
 			outcome = OutcomeRejected
 		}
 	case outcome == OutcomeRejected && v.keyed, outcome == OutcomeExecuted:
-	case run.unknown:
-		outcome = OutcomeUnknown
+	case run.unknown, run.busy && outcome != OutcomeInFlight:
+		outcome = OutcomeUnknown // what was at work may have come to its end
 	}
 	end := ending{attempts: run.attempts, value: v.value, hop: v.hop, origin: run.op.trace, waited: run.op.waited + run.waited,
 		report: Report{Key: run.held.key, Outcome: outcome, Attempts: run.number, WireSends: run.sends}}

@@ -219,3 +219,31 @@ func TestWireContractRefused(t *testing.T) {
 		}
 	}
 }
+
+// Somebody was seen at work under the key. That the next attempt was not
+// executed proves nothing of that one.
+func TestWireBusyThenRefused(t *testing.T) {
+	for name, last := range map[string]func(*http.Request) (*http.Response, error){
+		"a guard": func(r *http.Request) (*http.Response, error) { return wireAnswer(r, 401, ""), nil },
+		"a limit": func(r *http.Request) (*http.Response, error) { return wireAnswer(r, 429, ""), nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			base := wireFunc(func(r *http.Request) (*http.Response, error) {
+				if n++; n == 1 {
+					return wireAnswer(r, 409, `{"code":"in-flight"}`, "Content-Type: application/problem+json"), nil
+				}
+				return last(r)
+			})
+			store := newStore(t)
+			req := fieldRequest(t, idem.WithIntent(t.Context(), idem.Intent{Scope: "s", ID: "o"}), asJSON, `{}`)
+			r := wireClient(t, idem.Config{Store: store, Policy: wirePolicy}, base).do(t, req)
+			if r.outcome() != idem.OutcomeUnknown {
+				t.Errorf("%v: %v", r.outcome(), r.err)
+			}
+			if rec := record(t, store); !rec.Unresolved() {
+				t.Errorf("the record is %v", rec.State)
+			}
+		})
+	}
+}

@@ -29,7 +29,8 @@ const (
 	Marked
 	// Idempotent: the code may be run again, even while an earlier run still
 	// goes on, since its effects are idempotent themselves: it hands a key
-	// made from idem.KeyFrom downstream. Two tenants may choose one key: where
+	// made from idem.KeyFrom downstream, and refuses what an earlier run may
+	// have done only as repeatably as it would do it. Two tenants may choose one key: where
 	// they share an account downstream, make theirs of the scope too, as by
 	// idem.DeriveKey(tenant, string(key)). A failure frees the key.
 	Idempotent
