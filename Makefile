@@ -3,10 +3,13 @@ FUZZTIME ?= 60s
 BENCH ?= .
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
+# SEEDS is how many seeds make sim plays.
+SEEDS ?= 20000
+
 # KILLS is how many processes make crash kills per store and mode.
 KILLS ?= 100
 
-.PHONY: deps test lint fuzz bench examples cover crash model
+.PHONY: deps test lint fuzz bench examples cover crash model sim
 
 # Installs the servers that the tests start, on Debian; compose.yaml is for
 # other systems.
@@ -29,6 +32,9 @@ bench:
 
 model:
 	go test -count=1 -v -run='^TestModel$$' ./internal/model -model.owners=3
+
+sim:
+	go test -count=1 -timeout=60m -v -run='^TestSeeds$$' ./internal/sim -sim.seeds=$(SEEDS)
 
 crash:
 	go test -count=1 -timeout=60m -v -run='^TestCrash$$' ./internal/crash -crash.kills=$(KILLS)
