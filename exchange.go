@@ -86,7 +86,7 @@ func exchange(req *http.Request, base http.RoundTripper, timeout time.Duration, 
 		s.reply.stream, s.reply.flow = body, body
 		return s
 	}
-	head, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
+	head, err := readUpTo(body, int64(limit)+1, resp.ContentLength)
 	switch {
 	case err != nil:
 		_ = body.Close()

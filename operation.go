@@ -75,7 +75,11 @@ func (op *operation) name() {
 // checkKey refuses a key that the server would not take.
 func (op *operation) checkKey() error {
 	contract := op.client.cfg.Contract
-	switch key := op.newKey(0); {
+	key := op.intent.Key
+	if key == "" { // of those that idem makes one is like another
+		key = contract.form("00000000-0000-4000-8000-000000000000")
+	}
+	switch {
 	case len(key) > contract.MaxKeyLen:
 		return badKey(fmt.Sprintf("has %d characters; the server takes %d", len(key), contract.MaxKeyLen))
 	case !contract.takes(key):

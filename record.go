@@ -180,7 +180,7 @@ const storeTries = 3
 
 // claim claims, and repeats a claim whose answer was lost.
 func (c *Client) claim(ctx context.Context, p keystore.ClaimParams) (cl keystore.Claim, err error) {
-	delay := c.cfg.Policy.delays()
+	var delay func() time.Duration
 	try := func() (keystore.Claim, error) {
 		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
@@ -188,7 +188,13 @@ func (c *Client) claim(ctx context.Context, p keystore.ClaimParams) (cl keystore
 	}
 	for n := 1; ; n++ {
 		cl, err = try()
-		if err == nil || n == storeTries || keystore.Final(err) || !sleep(ctx, delay()) {
+		if err == nil || n == storeTries || keystore.Final(err) {
+			return cl, err
+		}
+		if delay == nil {
+			delay = c.cfg.Policy.delays()
+		}
+		if !sleep(ctx, delay()) {
 			return cl, err
 		}
 	}

@@ -196,9 +196,8 @@ func freezePart(req *http.Request, limit int64) (body []byte, rest io.ReadCloser
 // readAll reads the body to its end, or n bytes. A body that comes from
 // somewhere may stall; then the end of the context is not waited out.
 func readAll(req *http.Request, n int64) ([]byte, error) {
-	body := io.LimitReader(req.Body, n)
 	if req.GetBody != nil { // net/http sets it for what is in memory
-		return io.ReadAll(body)
+		return readUpTo(req.Body, n, req.ContentLength)
 	}
 	type result struct {
 		b   []byte
@@ -206,7 +205,7 @@ func readAll(req *http.Request, n int64) ([]byte, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		b, err := io.ReadAll(body)
+		b, err := readUpTo(req.Body, n, req.ContentLength)
 		done <- result{b, err}
 	}()
 	select {
@@ -215,6 +214,29 @@ func readAll(req *http.Request, n int64) ([]byte, error) {
 	case <-req.Context().Done():
 		return nil, stopCause(req.Context())
 	}
+}
+
+// readUpTo reads all of r, or n bytes. size is how many there should be, or
+// anything else where nobody knows.
+func readUpTo(r io.Reader, n, size int64) ([]byte, error) {
+	const most = 64 << 10 // of what somebody else says
+	r = io.LimitReader(r, n)
+	if size <= 0 || size >= n {
+		return io.ReadAll(r)
+	}
+	b := make([]byte, 0, min(size, most)+1) // one more, to see the end
+	for len(b) < cap(b) {
+		k, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+k]
+		if err != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			return b, err
+		}
+	}
+	rest, err := io.ReadAll(r)
+	return append(b, rest...), err
 }
 
 // localFault is the outcome of a request that could not be sent for its own

@@ -88,7 +88,7 @@ type progress struct {
 func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until func() (time.Time, bool)) ending {
 	p := op.policy
 	overall := time.Now().Add(p.Overall)
-	delay := p.delays()
+	var delay func() time.Duration // most calls need none
 	run := &progress{op: op, held: h, unknown: h.unknown}
 	op.wire = h.wire
 	op.sending.Store(h.key)
@@ -129,6 +129,9 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 			return run.end(v.cause, v.wait)
 		}
 
+		if delay == nil {
+			delay = p.delays()
+		}
 		wait = delay()
 		switch {
 		case v.wait > p.RetryAfterCap:
