@@ -277,7 +277,7 @@ func ScopeDigest(half Half, scope string) [32]byte {
 // digest hashes its parts with their lengths, so that no two lists of parts
 // feed the same bytes.
 func digest(parts ...string) [32]byte {
-	var b []byte
+	b := make([]byte, 0, 256) // which need not be on the heap
 	for _, p := range parts {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(p)))
 		b = append(b, p...)

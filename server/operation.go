@@ -73,9 +73,9 @@ type granted struct {
 func (op *operation) claim(ctx context.Context) (granted, error) {
 	s := op.server
 	p := op.claimParams()
-	patience, stop := context.WithTimeout(ctx, max(op.route.wait, 0))
-	defer stop()
-	var seen granted // another owner at work
+	giveUp := time.Now().Add(max(op.route.wait, 0))
+	var patience context.Context // once there is something to wait for
+	var seen granted             // another owner at work
 	for {
 		// Detached: a claim that is cut off when its client hangs up may
 		// have been granted.
@@ -91,8 +91,16 @@ func (op *operation) claim(ctx context.Context) (granted, error) {
 				continue
 			}
 		}
-		if err != nil || c.Status != keystore.InFlight || patience.Err() != nil {
+		if err != nil || c.Status != keystore.InFlight {
 			return c, err
+		}
+		if patience == nil {
+			var stop context.CancelFunc
+			patience, stop = context.WithDeadline(ctx, giveUp)
+			defer stop()
+		}
+		if patience.Err() != nil {
+			return c, nil
 		}
 		seen = c
 		began := time.Now()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -104,8 +105,8 @@ func Decode(b []byte) (Answer, error) {
 // recode returns a header with every value recoded. Header values are bytes,
 // and need not be the UTF-8 that JSON asks for.
 func recode(h http.Header, recode func(string) string) http.Header {
-	if h == nil {
-		return nil
+	if onlyASCII(h) { // nearly all are
+		return h
 	}
 	out := make(http.Header, len(h))
 	for name, values := range h {
@@ -116,6 +117,15 @@ func recode(h http.Header, recode func(string) string) http.Header {
 		out[recode(name)] = recoded // also without values: that keeps net/http from sniffing
 	}
 	return out
+}
+
+func onlyASCII(h http.Header) bool {
+	for name, values := range h {
+		if !isASCII(name) || slices.ContainsFunc(values, func(v string) bool { return !isASCII(v) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // widen makes each byte of s a rune; narrow undoes that.
@@ -142,5 +152,10 @@ func narrow(s string) string {
 }
 
 func isASCII(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
