@@ -67,7 +67,11 @@ func runChild(task string) int {
 	if err == nil {
 		var s *Store
 		if s, err = New(pool, Config{Table: os.Getenv(tableEnv)}); err == nil {
-			err = map[string]func(context.Context, *Store) error{"race": raceChild, "pay": payChild}[task](ctx, s)
+			err = map[string]func(context.Context, *Store) error{
+				"race": raceChild, "pay": payChild,
+				"ascending":  func(ctx context.Context, s *Store) error { return orderChild(ctx, s, false) },
+				"descending": func(ctx context.Context, s *Store) error { return orderChild(ctx, s, true) },
+			}[task](ctx, s)
 		}
 	}
 	if err != nil {

@@ -52,6 +52,14 @@ func (s *Store) askForClaim(ctx context.Context, p keystore.ClaimParams) (a answ
 	if s.tx != nil {
 		return s.askInTx(ctx, p)
 	}
+	if !s.batches {
+		return s.claimAlone(ctx, p)
+	}
+	return s.claims.do(ctx, p.ID, len(p.Meta), p)
+}
+
+// claimAlone runs the statement of one claim.
+func (s *Store) claimAlone(ctx context.Context, p keystore.ClaimParams) (a answer, err error) {
 	err = s.call(ctx, "claim", func(q querier) error {
 		a, err = s.ask(ctx, q, s.sql.claim, p)
 		return err

@@ -83,7 +83,17 @@ func TestLinearizable(t *testing.T) {
 // The server dies in the middle of it all. What it said it had done is done,
 // what it did not say may be, and no record has two winners.
 func TestServerKilled(t *testing.T) {
-	t.Parallel()
+	t.Run("calls", func(t *testing.T) {
+		t.Parallel()
+		killServer(t, func(*Store) {})
+	})
+	t.Run("batches", func(t *testing.T) {
+		t.Parallel()
+		killServer(t, func(s *Store) { force(s) })
+	})
+}
+
+func killServer(t *testing.T, prepare func(*Store)) {
 	server := servertest.Postgres(t)
 	pool := newPool(t, server.URL, conns(8))
 	cfg := Config{Table: "killed"}
@@ -91,6 +101,7 @@ func TestServerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := openStore(t, pool, cfg)
+	prepare(store)
 
 	const workers, callsEach, kills = 8, 400, 3
 	var h lincheck.History

@@ -15,7 +15,7 @@ func (s *Store) Renew(ctx context.Context, o keystore.Owner, p keystore.RenewPar
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	_, err := s.settle(ctx, "renew", o, last{}, s.sql.renew, micros(p.Lease), p.Begun, p.Meta)
+	_, err := s.settle(ctx, "renew", o, last{}, s.update(ctx, "renew", s.sql.renew, o, micros(p.Lease), p.Begun, p.Meta))
 	return err
 }
 
@@ -32,7 +32,13 @@ func (s *Store) Complete(ctx context.Context, o keystore.Owner, p keystore.Compl
 	if result == nil {
 		result = []byte{}
 	}
-	applied, err := s.settle(ctx, "complete", o, repeat, s.sql.complete, micros(p.Retention), result)
+	c := completion{o, micros(p.Retention), result}
+	applied, err := s.settle(ctx, "complete", o, repeat, func() (int64, error) {
+		if s.tx != nil || !s.batches {
+			return s.completeAlone(ctx, c)
+		}
+		return s.completes.do(ctx, o.ID, len(result), c)
+	})
 	if applied {
 		s.changed(o.ID, true)
 	}
@@ -46,10 +52,10 @@ func (s *Store) Release(ctx context.Context, o keystore.Owner, p keystore.Releas
 	}
 	var applied bool
 	if p.How == keystore.Abandon {
-		applied, err = s.settle(ctx, "release", o, last{}, s.sql.abandon, p.Meta)
+		applied, err = s.settle(ctx, "release", o, last{}, s.update(ctx, "release", s.sql.abandon, o, p.Meta))
 	} else {
 		repeat := last{state: keystore.Free, released: p.How}
-		applied, err = s.settle(ctx, "release", o, repeat, s.sql.free, int16(p.How), p.Meta)
+		applied, err = s.settle(ctx, "release", o, repeat, s.update(ctx, "release", s.sql.free, o, int16(p.How), p.Meta))
 	}
 	if applied {
 		s.changed(o.ID, true)
@@ -57,13 +63,18 @@ func (s *Store) Release(ctx context.Context, o keystore.Owner, p keystore.Releas
 	return err
 }
 
+// update returns the function that runs an update of the record that o owns.
+func (s *Store) update(ctx context.Context, op, sql string, o keystore.Owner, params ...any) func() (int64, error) {
+	params = append(ownerParams(o), params...)
+	return func() (int64, error) { return s.exec(ctx, op, sql, params...) }
+}
+
 // settle runs an update of the record that o owns. Where it changed nothing,
 // that was a repeat if the record is as the first call has left it, and fenced
 // otherwise.
-func (s *Store) settle(ctx context.Context, op string, o keystore.Owner, repeat last, sql string, params ...any) (applied bool, err error) {
-	params = append(ownerParams(o), params...)
+func (s *Store) settle(ctx context.Context, op string, o keystore.Owner, repeat last, update func() (int64, error)) (applied bool, err error) {
 	for try := 0; ; try++ {
-		changed, err := s.exec(ctx, op, sql, params...)
+		changed, err := update()
 		if err != nil || changed > 0 {
 			return changed > 0, err
 		}

@@ -4,28 +4,33 @@ import "strings"
 
 // statements are the SQL of a store, with the name of its table in it.
 type statements struct {
-	claim, claimInTx         string
-	renew, complete          string
-	free, abandon, lastOwner string
-	records                  string
-	purgeSettled, purgeDead  string
+	claim, claimInTx          string
+	claimBatch, completeBatch string
+	renew, complete           string
+	free, abandon, lastOwner  string
+	records                   string
+	purgeSettled, purgeDead   string
 }
 
 func newStatements(table string) statements {
 	parts := strings.NewReplacer("{claimable}", claimableSQL, "{owned}", ownedSQL)
 	leaves := strings.NewReplacer("{sound}", soundSQL, "{table}", quoted(table))
 	in := func(sql string) string { return leaves.Replace(parts.Replace(sql)) }
+	claim := strings.Replace(claimSQL, "{regrant}", strings.Replace(regrantSQL, "{lease_until}",
+		"clock_timestamp() + $5::bigint * interval '1 microsecond'", 1), 1)
 	return statements{
-		claim:        in(strings.Replace(claimSQL, "{want}", wantSQL, 1)),
-		claimInTx:    in(strings.Replace(claimSQL, "{want}", wantInTxSQL, 1)),
-		renew:        in(renewSQL),
-		complete:     in(completeSQL),
-		free:         in(freeSQL),
-		abandon:      in(abandonSQL),
-		lastOwner:    in(lastOwnerSQL),
-		records:      in(recordsSQL),
-		purgeSettled: in(purgeSettledSQL),
-		purgeDead:    in(purgeDeadSQL),
+		claim:         in(strings.Replace(claim, "{want}", wantSQL, 1)),
+		claimInTx:     in(strings.Replace(claim, "{want}", wantInTxSQL, 1)),
+		claimBatch:    in(claimBatch()),
+		completeBatch: in(completeBatch()),
+		renew:         in(renewSQL),
+		complete:      in(completeSQL),
+		free:          in(freeSQL),
+		abandon:       in(abandonSQL),
+		lastOwner:     in(lastOwnerSQL),
+		records:       in(recordsSQL),
+		purgeSettled:  in(purgeSettledSQL),
+		purgeDead:     in(purgeDeadSQL),
 	}
 }
 
@@ -63,22 +68,7 @@ const claimSQL = `WITH live AS MATERIALIZED (
 	SELECT $1, 1, $2, $3, 2, $7, $4, 1, 0, clock_timestamp(),
 		clock_timestamp() + $5::bigint * interval '1 microsecond', $6::bigint * interval '1 microsecond', $9
 	FROM want WHERE want.free
-	ON CONFLICT (id) DO UPDATE SET
-		scope       = CASE r.state WHEN 2 THEN r.scope ELSE excluded.scope END,
-		fingerprint = excluded.fingerprint,
-		state       = 2,
-		released    = 0,
-		begun       = r.begun AND r.state = 2 OR excluded.begun,
-		nonce       = excluded.nonce,
-		token       = r.token + CASE WHEN r.state = 2 AND r.nonce = excluded.nonce THEN 0 ELSE 1 END,
-		generation  = CASE r.state WHEN 3 THEN 0 ELSE r.generation END,
-		since       = CASE r.state WHEN 2 THEN r.since ELSE excluded.since END,
-		lease_until = clock_timestamp() + $5::bigint * interval '1 microsecond',
-		keep        = excluded.keep,
-		expires     = NULL,
-		meta        = CASE WHEN r.state = 3 OR octet_length(r.meta) = 0 THEN excluded.meta ELSE r.meta END,
-		result      = NULL
-	WHERE {claimable}
+	{regrant}
 	RETURNING r.format, r.scope, r.fingerprint, r.state, r.begun, r.nonce, r.token, r.generation,
 		r.since, r.lease_until, r.expires, clock_timestamp(), r.meta
 )
@@ -88,6 +78,24 @@ SELECT false, (SELECT want.free FROM want), r.format, r.scope, r.fingerprint, r.
 	r.generation, r.since, r.lease_until, r.expires, r.now, r.meta,
 	CASE WHEN r.state = 3 AND r.fingerprint = $3 THEN r.result END
 FROM live AS r WHERE NOT EXISTS (SELECT FROM granted)`
+
+// regrantSQL grants a row that is there, if it is claimable by then.
+const regrantSQL = `ON CONFLICT (id) DO UPDATE SET
+		scope       = CASE r.state WHEN 2 THEN r.scope ELSE excluded.scope END,
+		fingerprint = excluded.fingerprint,
+		state       = 2,
+		released    = 0,
+		begun       = r.begun AND r.state = 2 OR excluded.begun,
+		nonce       = excluded.nonce,
+		token       = r.token + CASE WHEN r.state = 2 AND r.nonce = excluded.nonce THEN 0 ELSE 1 END,
+		generation  = CASE r.state WHEN 3 THEN 0 ELSE r.generation END,
+		since       = CASE r.state WHEN 2 THEN r.since ELSE excluded.since END,
+		lease_until = {lease_until},
+		keep        = excluded.keep,
+		expires     = NULL,
+		meta        = CASE WHEN r.state = 3 OR octet_length(r.meta) = 0 THEN excluded.meta ELSE r.meta END,
+		result      = NULL
+	WHERE {claimable}`
 
 // wantSQL has a row where what was seen is claimable. Claims outside transactions
 // share the advisory lock, and so pass each other. It is taken where a

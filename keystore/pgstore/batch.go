@@ -1,0 +1,200 @@
+package pgstore
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+)
+
+// Up to fewCalls it only takes longer to wait for one another. Beyond them the
+// server, and who waits, is better off with few large batches. The other two
+// bound a batch.
+const (
+	fewCalls      = 8
+	maxBatches    = 2
+	maxBatch      = 128
+	maxBatchBytes = 1 << 20
+)
+
+// group lets calls travel together. A call that finds fewer than few under way
+// goes at once and alone. The others wait, for nothing but the return of
+// something that is under way: then all who wait go together, each record
+// once, unless limit batches are under way.
+type group[C, A any] struct {
+	op string // names the operation in errors
+	// alone makes one call.
+	alone func(context.Context, C) (A, error)
+	// together makes several calls, sorted by their records, in one statement. Calls
+	// that it does not answer are made alone. An error is that of all: nobody knows
+	// whether the statement was carried out.
+	together func(context.Context, []*member[C, A]) error
+	// keep copies what the caller of a call may change when it has left.
+	keep       func(C) C
+	few, limit int
+
+	mu             sync.Mutex
+	calls, batches int             // under way; the calls include those in batches
+	waiting        []*member[C, A] // something is under way then
+}
+
+// member is a call that waits or is in a batch.
+type member[C, A any] struct {
+	id   [32]byte
+	size int
+	call C
+	// done is closed when it is known what becomes of the call: it goes, and is
+	// under way alone; or its batch has returned, which has answered it, or has
+	// failed, or neither: then it is made alone.
+	done     chan struct{}
+	goes     bool
+	answered bool
+	answer   A
+	err      error
+
+	left  bool // guarded, as batch is, by the group's mu
+	batch *batch[C, A]
+}
+
+// batch are calls that travel together. ctx ends when the last of them has left.
+type batch[C, A any] struct {
+	members []*member[C, A]
+	ctx     context.Context
+	cancel  context.CancelFunc
+	stay    int // how many have not left; guarded by the group's mu
+}
+
+// do makes a call about a record. size is what it takes of a batch's room.
+func (g *group[C, A]) do(ctx context.Context, id [32]byte, size int, call C) (A, error) {
+	if size > maxBatchBytes {
+		return g.alone(ctx, call)
+	}
+	m := g.enter(id, size, call)
+	if m == nil {
+		defer g.pass()
+		return g.alone(ctx, call)
+	}
+	select {
+	case <-m.done:
+	case <-ctx.Done():
+		g.leave(m)
+		return *new(A), failed(g.op, ctx.Err())
+	}
+	switch {
+	case m.goes:
+		defer g.pass()
+	case m.err != nil || m.answered:
+		return m.answer, m.err
+	}
+	return g.alone(ctx, call)
+}
+
+// enter returns nil where the call may go at once. Otherwise it waits as a member.
+func (g *group[C, A]) enter(id [32]byte, size int, call C) *member[C, A] {
+	if g.place(nil) {
+		return nil
+	}
+	if m := (&member[C, A]{id: id, size: size, call: g.keep(call), done: make(chan struct{})}); !g.place(m) {
+		return m
+	}
+	return nil // by now
+}
+
+// place makes a call one of those under way. Where they are too many, m waits.
+func (g *group[C, A]) place(m *member[C, A]) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.calls < g.few {
+		g.calls++
+		return true
+	}
+	if m != nil {
+		g.waiting = append(g.waiting, m)
+	}
+	return false
+}
+
+// leave takes a caller out who waits no longer. The others in its batch stay.
+func (g *group[C, A]) leave(m *member[C, A]) {
+	g.mu.Lock()
+	m.left = true
+	if m.batch != nil {
+		if m.batch.stay--; m.batch.stay == 0 {
+			m.batch.cancel()
+		}
+	}
+	g.mu.Unlock()
+	if m.goes { // which nothing changes once it has left
+		g.pass()
+	}
+}
+
+// pass lets those who wait go where a call that was alone has returned.
+func (g *group[C, A]) pass() {
+	if b := g.next(1, 0); b != nil {
+		go g.travel(b)
+	}
+}
+
+// travel carries a batch, and then the ones that wait at its return. So the
+// goroutine ends when nobody is left.
+func (g *group[C, A]) travel(b *batch[C, A]) {
+	for b != nil {
+		err := g.together(b.ctx, b.members)
+		b.cancel()
+		next := g.next(len(b.members), 1)
+		for _, m := range b.members {
+			m.err = err
+			close(m.done)
+		}
+		b = next
+	}
+}
+
+// next lets those who wait go where calls, and the batch that they were, have
+// returned. One goes alone; several are a batch that is to travel.
+func (g *group[C, A]) next(calls, batches int) *batch[C, A] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls -= calls
+	g.batches -= batches
+	if len(g.waiting) == 0 || g.batches == g.limit {
+		return nil
+	}
+	b := &batch[C, A]{members: g.pick()}
+	b.stay = len(b.members)
+	g.calls += b.stay
+	if b.stay == 1 {
+		b.members[0].goes = true
+		close(b.members[0].done)
+	}
+	if b.stay < 2 {
+		return nil
+	}
+	g.batches++
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	slices.SortFunc(b.members, func(a, b *member[C, A]) int { return bytes.Compare(a.id[:], b.id[:]) })
+	for _, m := range b.members {
+		m.batch = b
+	}
+	return b
+}
+
+// pick takes out of the queue who may travel together, first come, first served.
+func (g *group[C, A]) pick() (members []*member[C, A]) {
+	size, stay, picked := 0, g.waiting[:0], map[[32]byte]bool{}
+	for _, m := range g.waiting {
+		switch {
+		case m.left:
+		case picked[m.id] || len(members) == maxBatch || size+m.size > maxBatchBytes:
+			stay = append(stay, m)
+		default:
+			picked[m.id] = true
+			size += m.size
+			members = append(members, m)
+		}
+	}
+	clear(g.waiting[len(stay):])
+	g.waiting = stay
+	return members
+}
