@@ -27,6 +27,7 @@ const (
 	EventFailed     = "failed"      // not executed; the key is free for another try
 	EventUnresolved = "unresolved"  // nobody knows whether it was executed
 	EventRecovered  = "recovered"   // an unresolved record was settled
+	EventRedirected = "redirected"  // a redirect, which http.Client follows or not
 	EventFenced     = "fenced"      // the record had another owner when it was to be settled
 	EventStoreError = "store-error" // the store failed at the claim; Outcome tells what that left open
 )
@@ -93,7 +94,7 @@ func (e ending) event(op *operation) Event {
 	}
 	switch {
 	case e.err != nil:
-		ev.Err = e.err
+		ev.Err = e.err.clone() // the caller may do with its own what it likes
 	case e.storeErr != nil:
 		ev.Err = e.storeErr
 	}
@@ -115,6 +116,8 @@ func (e ending) eventName() string {
 		return EventJoined
 	case e.report.Outcome == OutcomeExecuted:
 		return EventReplayed
+	case e.err == nil && (e.hop || e.redirect):
+		return EventRedirected
 	case e.err == nil:
 		return EventUnresolved
 	case errors.Is(e.err, ErrPayloadMismatch):

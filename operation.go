@@ -52,6 +52,8 @@ type operation struct {
 	// template is the request that the attempts send, nil for a function. A
 	// tracer may add headers to it.
 	template *http.Request
+	// headers are those that it had before a tracer added any.
+	headers http.Header
 	// trace is what its record, and who joins it, are to know of it.
 	trace string
 	// waited is how long its claim has waited for another owner.
@@ -199,7 +201,11 @@ func (c *Client) share(ctx context.Context, op *operation) ending {
 		return c.attempts(ctx, op, op.unstored(), ctx.Deadline)
 	}
 	end, joined := c.flights.do(ctx, op, func(ctx context.Context, until func() (time.Time, bool)) (ending, func()) {
-		return c.live(ctx, op, until)
+		end, later := c.live(ctx, op, until)
+		if end.report.Source != SourceReplayed || len(end.attempts) > 0 {
+			end.origin = op.trace
+		}
+		return end, later
 	})
 	switch {
 	case joined:
@@ -207,7 +213,7 @@ func (c *Client) share(ctx context.Context, op *operation) ending {
 		if end.report.Source == SourceExecuted {
 			end.report.Source = SourceJoined
 		}
-	case len(end.attempts) > 0:
+	case end.origin == op.trace:
 		end.origin = "" // its own
 	}
 	if end.err != nil {

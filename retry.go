@@ -49,6 +49,8 @@ type ending struct {
 	// ends, the intent goes on. Its record is not settled.
 	hop  bool
 	held *holding
+	// redirect: the reply is http.Client's to follow.
+	redirect bool
 	// fenced: the record had another owner when it was to be settled.
 	fenced bool
 	// recovered: Config.Recover told how it had ended.
@@ -101,21 +103,26 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 	}
 	var wait time.Duration
 	for {
-		if err := h.check(ctx); err != nil {
+		// Before anything is checked: a tracer may take its time.
+		next := run.start(ctx, wait)
+		var timeout time.Duration
+		switch err := h.check(ctx); {
+		case err != nil:
 			run.unknown = true // another owner may be sending by now
+			run.cancel(next, err)
 			return run.end(err, 0)
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
+			run.cancel(next, ctx.Err())
 			return run.stop(ctx, 0)
-		}
-		if h.expired(0) {
+		case h.expired(0):
+			run.cancel(next, errExpires(c))
 			return run.end(errExpires(c), 0)
 		}
-		timeout := min(p.AttemptTimeout, time.Until(limit()))
-		if timeout <= 0 {
+		if timeout = min(p.AttemptTimeout, time.Until(limit())); timeout <= 0 {
+			run.cancel(next, errNoTime)
 			return run.end(errNoTime, 0)
 		}
-		v := run.try(ctx, timeout, wait)
+		v := run.try(next, timeout, wait)
 		if v.outcome == OutcomeExecuted || v.outcome == OutcomeRejected {
 			c.budgets.refund(op.origin)
 		}
@@ -168,27 +175,60 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 // errNoTime ends a call whose deadline comes before its next attempt.
 var errNoTime = fmt.Errorf("idem: no time for another attempt: %w", context.DeadlineExceeded)
 
-// try makes one attempt and takes note of it.
-func (run *progress) try(ctx context.Context, timeout, wait time.Duration) verdict {
-	started := time.Now()
+// started is an attempt that a tracer was told of, if there is one.
+type started struct {
+	ctx    context.Context
+	told   bool
+	number int
+}
+
+// start tells a tracer of the next attempt.
+func (run *progress) start(ctx context.Context, wait time.Duration) started {
+	next := started{ctx: ctx, number: run.number}
 	if run.last.outcome != OutcomeInFlight || run.number == 0 {
-		run.number++
+		next.number++
 	}
-	watch := run.op.client.watch
-	ctx = watch.StartAttempt(ctx, Attempt{Number: run.number, Wait: wait}, run.op.template)
-	v := run.op.try(ctx, run.held.key, timeout)
+	op := run.op
+	if op.client.watch.Traces() {
+		if op.template != nil {
+			if op.headers == nil {
+				op.headers = op.template.Header
+			}
+			op.template.Header = op.headers.Clone() // without what the last attempt got
+		}
+		next.ctx, next.told = op.client.watch.StartAttempt(ctx, Attempt{Number: next.number, Wait: wait}, op.template)
+	}
+	return next
+}
+
+// cancel tells a tracer that there will be no such attempt.
+func (run *progress) cancel(next started, err error) {
+	run.op.client.watch.EndAttempt(next.ctx, next.told, Attempt{Number: next.number, Outcome: OutcomeNotExecuted, Err: err})
+}
+
+// try makes one attempt and takes note of it.
+func (run *progress) try(next started, timeout, wait time.Duration) (v verdict) {
+	began := time.Now()
+	a := Attempt{Number: next.number, Wait: wait, Err: ErrGoexit}
+	returned := false
+	// In a defer, since a function may end this goroutine.
+	defer func() {
+		a.Duration = time.Since(began)
+		run.op.client.watch.EndAttempt(next.ctx, next.told, a)
+		if returned {
+			run.attempts = append(run.attempts, a)
+		}
+	}()
+	v = run.op.try(next.ctx, run.held.key, timeout)
+	returned = true
+	run.number = next.number
 	run.sends += v.sends
 	if v.outcome == OutcomeUnknown && !v.hop || v.resent && v.outcome != OutcomeExecuted {
 		run.unknown = true
 	}
 	run.busy = run.busy || v.outcome == OutcomeInFlight && (run.op.named || !v.bare)
 	run.last = v
-	a := Attempt{
-		Number: run.number, Outcome: v.outcome, Status: v.status, Replayed: v.replayed,
-		Err: v.err, Wait: wait, Duration: time.Since(started),
-	}
-	run.attempts = append(run.attempts, a)
-	watch.EndAttempt(ctx, a)
+	a.Outcome, a.Status, a.Replayed, a.Err = v.outcome, v.status, v.replayed, v.err
 	return v
 }
 
@@ -220,7 +260,7 @@ func (run *progress) end(cause error, retryAfter time.Duration) ending {
 	case run.unknown, run.busy && outcome != OutcomeInFlight:
 		outcome = OutcomeUnknown // what was at work may have come to its end
 	}
-	end := ending{attempts: run.attempts, value: v.value, hop: v.hop, origin: run.op.trace, waited: run.op.waited + run.waited,
+	end := ending{attempts: run.attempts, value: v.value, hop: v.hop, redirect: v.redirect, waited: run.op.waited + run.waited,
 		report: Report{Key: run.held.key, Outcome: outcome, Attempts: run.number, WireSends: run.sends}}
 	if outcome == OutcomeExecuted && cause == nil {
 		end.report.Source = SourceExecuted

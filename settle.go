@@ -91,7 +91,9 @@ func (c *Client) settlement(op *operation, h *holding, end ending) func(context.
 		return func(ctx context.Context) error {
 			err := c.complete(ctx, h.owner, answer)
 			if errors.Is(err, keystore.ErrTooLarge) {
-				err = c.complete(ctx, h.owner, tombstone("it is over the store's limit"))
+				smaller := tombstone("it is over the store's limit")
+				smaller.Origin = op.trace
+				err = c.complete(ctx, h.owner, smaller)
 			}
 			return err
 		}

@@ -16,8 +16,8 @@ func TestUnobservedAllocations(t *testing.T) {
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() {
 		ctx := c.begin(ctx, op)
-		ctx = c.watch.StartAttempt(ctx, Attempt{Number: 1}, nil)
-		c.watch.EndAttempt(ctx, Attempt{Number: 1})
+		at, told := c.watch.StartAttempt(ctx, Attempt{Number: 1}, nil)
+		c.watch.EndAttempt(at, told, Attempt{Number: 1})
 		c.tell(ctx, op, ending{})
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)
@@ -55,8 +55,8 @@ func BenchmarkObserver(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				ctx := c.begin(b.Context(), op)
-				at := c.watch.StartAttempt(ctx, Attempt{Number: 1}, nil)
-				c.watch.EndAttempt(at, Attempt{Number: 1})
+				at, told := c.watch.StartAttempt(ctx, Attempt{Number: 1}, nil)
+				c.watch.EndAttempt(at, told, Attempt{Number: 1})
 				c.tell(ctx, op, end)
 			}
 		})

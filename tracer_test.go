@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -263,3 +265,126 @@ func (b blocking) StartAttempt(context.Context, idem.Attempt, *http.Request) con
 	return nil
 }
 func (b blocking) EndAttempt(context.Context, idem.Attempt) { <-b.until }
+
+// slowTracer takes its time before each attempt.
+type slowTracer struct {
+	tracer
+	takes time.Duration
+}
+
+func (tr *slowTracer) StartAttempt(ctx context.Context, a idem.Attempt, r *http.Request) context.Context {
+	time.Sleep(tr.takes)
+	return tr.tracer.StartAttempt(ctx, a, r)
+}
+
+// A tracer's time counts: nothing is sent when the lease is over, or no time
+// is left, and the attempt that it was told of ends.
+func TestTracerTakesTime(t *testing.T) {
+	for name, cfg := range map[string]idem.Config{
+		"lease":   {Lease: 500 * time.Millisecond},
+		"overall": {Policy: idem.Policy{Overall: 500 * time.Millisecond}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tr := &slowTracer{takes: 900 * time.Millisecond}
+				cfg.Observer = tr
+				cfg.Store = &hookStore{Store: newStore(t), hook: func(method string, call func() error) error {
+					if method == "renew" {
+						return errBoom
+					}
+					return call()
+				}}
+				idem.Do(t.Context(), newClient(t, cfg), intent, never[int](t))
+				tr.mu.Lock()
+				defer tr.mu.Unlock()
+				if want := []string{"start op1/1", "end op1/1 not-executed"}; len(tr.log) < 3 || !slices.Equal(tr.log[1:3], want) {
+					t.Errorf("told %q", tr.log)
+				}
+			})
+		})
+	}
+}
+
+// Attempts end, whatever ends them, and what did not begin does not end.
+func TestTracerEndsAttempts(t *testing.T) {
+	t.Run("Goexit", func(t *testing.T) {
+		tr := &tracer{}
+		c := newClient(t, idem.Config{Observer: tr})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			idem.Do(t.Context(), c, idem.Intent{}, func(context.Context, idem.Key) (int, error) { runtime.Goexit(); return 0, nil })
+		}()
+		<-done
+		tr.want(t, "start op1 half=client request=false", "start op1/1", "end op1/1 unknown", "end op1 unresolved")
+	})
+	t.Run("panic", func(t *testing.T) {
+		tr := &tracer{}
+		c := newClient(t, idem.Config{Observer: tr})
+		func() {
+			defer func() { _ = recover() }()
+			req, _ := http.NewRequest(http.MethodPost, "http://shop.example", nil)
+			c.Transport(roundTripper(func(*http.Request) (*http.Response, error) { panic("base") })).RoundTrip(req)
+		}()
+		tr.want(t, "start op1 half=client request=true", "start op1/1", "end op1/1 unknown", "end op1 unresolved")
+	})
+	t.Run("not begun", func(t *testing.T) {
+		tr := &panickyTracer{}
+		idem.Do(t.Context(), newClient(t, idem.Config{Observer: tr}), intent, answers(nil).call)
+		tr.want(t, "end  executed") // in the context of the caller
+	})
+}
+
+type panickyTracer struct{ tracer }
+
+func (*panickyTracer) Start(context.Context, idem.Event, *http.Request) (context.Context, string) {
+	panic("tracer")
+}
+
+func (*panickyTracer) StartAttempt(context.Context, idem.Attempt, *http.Request) context.Context {
+	panic("tracer")
+}
+
+// An operation is not led to itself, and a redirect is nothing unresolved.
+func TestOriginOfUnnamed(t *testing.T) {
+	tr := &tracer{}
+	c := newClient(t, idem.Config{Observer: tr})
+	idem.Do(t.Context(), c, idem.Intent{}, answers(nil).call)
+	idem.Do(t.Context(), c, intent, answers(errBoom).call)
+	if tr.origins["op1"] != "" || tr.origins["op2"] != "" {
+		t.Errorf("origins %v", tr.origins)
+	}
+}
+
+func TestRedirectEvent(t *testing.T) {
+	o := &events{}
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			http.Redirect(w, r, "/charges", http.StatusTemporaryRedirect)
+		}
+	}))
+	defer ts.Close()
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: newClient(t, idem.Config{Observer: o}).Transport(base)}).Post(ts.URL, "text/plain", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	var names []string
+	for _, e := range o.take() {
+		names = append(names, e.Name)
+	}
+	if want := []string{idem.EventRedirected, idem.EventExecuted}; !slices.Equal(names, want) {
+		t.Errorf("events %v, want %v", names, want)
+	}
+}
+
+// An observer's error is its own.
+func TestEventErrorIsACopy(t *testing.T) {
+	o := &events{}
+	_, err := idem.Do(t.Context(), newClient(t, idem.Config{Observer: o}), intent, answers(errBoom).call)
+	if e := o.only(t); e.Err == err || e.Err.Error() != err.Error() {
+		t.Errorf("the observer got %p, the caller %p", e.Err, err)
+	}
+}

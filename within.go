@@ -34,10 +34,7 @@ func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error
 	if err != nil {
 		return nil, t.unsent(req, a.op.failedAs(localFault(req), a.key, err).err)
 	}
-	template, began := templateOf(req), time.Now()
-	ctx := t.client.watch.StartAttempt(req.Context(), Attempt{Number: 1}, template)
-	v := t.send(ctx, template, body, a.key, a.op.wire, cfg.Policy.AttemptTimeout)
-	t.client.watch.EndAttempt(ctx, Attempt{Number: 1, Outcome: v.outcome, Status: v.status, Replayed: v.replayed, Err: v.err, Duration: time.Since(began)})
+	v := t.traced(req, body, a)
 	if first != nil {
 		v.sends += first.report.WireSends
 	}
@@ -58,6 +55,19 @@ func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error
 	tr := &trail{origin: originOf(req.URL), report: Report{Key: a.key, Outcome: v.outcome, Attempts: 1, WireSends: v.sends}}
 	resp, _ := r.response(req.WithContext(context.WithValue(req.Context(), trailKey{}, tr)))
 	return resp, nil
+}
+
+// traced sends the request, as a tracer sees it.
+func (t *transport) traced(req *http.Request, body []byte, a *attempt) verdict {
+	template, began, seen := templateOf(req), time.Now(), Attempt{Number: 1, Err: ErrGoexit}
+	ctx, told := t.client.watch.StartAttempt(req.Context(), seen, template)
+	defer func() {
+		seen.Duration = time.Since(began)
+		t.client.watch.EndAttempt(ctx, told, seen)
+	}()
+	v := t.send(ctx, template, body, a.key, a.op.wire, t.client.cfg.Policy.AttemptTimeout)
+	seen.Outcome, seen.Status, seen.Replayed, seen.Err = v.outcome, v.status, v.replayed, v.err
+	return v
 }
 
 // sameKey refuses a request whose body has another key than the attempt's.

@@ -52,29 +52,42 @@ func (a all) Observe(ctx context.Context, e idem.Event) {
 
 type allTracers struct{ all }
 
-// Start implements idem.Tracer.
+// Start implements idem.Tracer. A tracer that panics, or returns no context, is
+// as if it had not been called: the others go on without it.
 func (a allTracers) Start(ctx context.Context, e idem.Event, r *http.Request) (context.Context, string) {
 	var origin string
 	for _, o := range a.all {
 		if t, ok := o.(idem.Tracer); ok {
-			var own string
-			ctx, own = t.Start(ctx, e, r)
-			if origin == "" {
-				origin = own
-			}
+			ctx = guarded(ctx, func() context.Context {
+				next, own := t.Start(ctx, e, r)
+				if origin == "" && next != nil {
+					origin = own
+				}
+				return next
+			})
 		}
 	}
 	return ctx, origin
 }
 
-// StartAttempt implements idem.Tracer.
+// StartAttempt implements idem.Tracer, as Start does.
 func (a allTracers) StartAttempt(ctx context.Context, at idem.Attempt, r *http.Request) context.Context {
 	for _, o := range a.all {
 		if t, ok := o.(idem.Tracer); ok {
-			ctx = t.StartAttempt(ctx, at, r)
+			ctx = guarded(ctx, func() context.Context { return t.StartAttempt(ctx, at, r) })
 		}
 	}
 	return ctx
+}
+
+// guarded returns what call returns, or ctx.
+func guarded(ctx context.Context, call func() context.Context) (next context.Context) {
+	defer func() {
+		if recover() != nil || next == nil {
+			next = ctx
+		}
+	}()
+	return call()
 }
 
 // EndAttempt implements idem.Tracer.

@@ -150,12 +150,12 @@ var errNoReturn = errors.New("idem: the handler or function panicked or ended it
 func (ex *execution) run(work func(context.Context) ending) settlement {
 	started := time.Now()
 	op, watch := ex.op, ex.op.server.watch
-	ctx := watch.StartAttempt(ex.ctx, idem.Attempt{Number: 1}, nil)
+	ctx, told := watch.StartAttempt(ex.ctx, idem.Attempt{Number: 1}, nil)
 	returned := false
 	defer func() {
 		if !returned {
 			done := ex.settle(ending{err: errNoReturn}, started)
-			watch.EndAttempt(ctx, op.attempts[0])
+			watch.EndAttempt(ctx, told, op.attempts[0])
 			op.fenced = done.fenced
 			op.observe(ex.ctx, done.event, done.outcome, 0, errNoReturn)
 		}
@@ -166,7 +166,7 @@ func (ex *execution) run(work func(context.Context) ending) settlement {
 		end.answer.Origin = op.trace
 	}
 	done := ex.settle(end, started)
-	watch.EndAttempt(ctx, op.attempts[0])
+	watch.EndAttempt(ctx, told, op.attempts[0])
 	return done
 }
 

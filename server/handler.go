@@ -47,6 +47,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	op := &operation{server: s, route: h.route, started: time.Now()}
 	in := &incoming{Request: r}
 	defer in.removeForms(r)
+	defer func() { op.unwound(in.Context()) }()
 	if ref := s.admit(w, in, op); ref != nil {
 		if ref.code == codeKeyMissing && (h.route.optional || safe(r.Method)) {
 			h.unprotected(w, in)

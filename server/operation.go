@@ -40,10 +40,10 @@ type operation struct {
 	attempts    []idem.Attempt
 	waited, age time.Duration
 	origin      string
-	// begun tells that a tracer knows of the operation, trace what its record
-	// keeps of that.
-	begun bool
-	trace string
+	// begun tells that a tracer knows of the operation, observed that it knows
+	// of the end; trace is what the record keeps of that.
+	begun, observed bool
+	trace           string
 }
 
 // byKey and byID set the record's identity.
@@ -207,10 +207,23 @@ func (op *operation) begin(ctx context.Context, r *http.Request) context.Context
 	return ctx
 }
 
+// unwound tells the observer of an operation that ends by a panic or a Goexit of
+// the application's, in a hook, a store or a writer. It is to be deferred.
+func (op *operation) unwound(ctx context.Context) {
+	if op.begun && !op.observed {
+		op.observe(ctx, idem.EventUnresolved, idem.OutcomeUnknown, 0, errNoReturn)
+	}
+}
+
 // observe tells the observer how the operation has ended.
 func (op *operation) observe(ctx context.Context, name string, o idem.Outcome, src idem.Source, err error) {
+	op.observed = true
 	if op.server.watch == nil {
 		return
+	}
+	if own, ok := err.(*idem.Error); ok { // the caller may do with its own what it likes
+		shared := *own
+		err = &shared
 	}
 	if !op.begun {
 		ctx = op.begin(ctx, nil)

@@ -59,6 +59,12 @@ func (op *operation) recover(ctx context.Context, seen granted) (now granted, ag
 	defer context.AfterFunc(op.server.stopping, func() { cancel(idem.ErrShutdown) })()
 	keeper := lease.Keep(ctx, op.server.cfg.Store, g.Owner, op.server.cfg.Lease, g.sent, func() { cancel(idem.ErrLeaseLost) })
 
+	settled := false
+	defer func() {
+		if !settled { // the hook has ended the goroutine: nobody knows, as before
+			keeper.Stop()
+		}
+	}()
 	op.asked = true
 	res := Resolution{Outcome: idem.OutcomeNotExecuted}
 	if g.Record.Begun { // else it was free by now: whoever freed it has asked
@@ -71,6 +77,7 @@ func (op *operation) recover(ctx context.Context, seen granted) (now granted, ag
 	if err != nil {
 		res.Outcome = idem.OutcomeUnknown
 	}
+	settled = true
 	return op.settleRecovered(ctx, g, keeper, note, res.Outcome, a, err)
 }
 

@@ -83,6 +83,7 @@ type function struct {
 func (s *Server) run(ctx context.Context, in idem.Intent, opts []RouteOption, f function) (idem.Report, error) {
 	op := &operation{server: s, started: time.Now()}
 	ctx = op.begin(ctx, nil)
+	defer op.unwound(ctx)
 	if err := op.prepare(in, opts, f.result); err != nil {
 		op.scope, op.id, op.key = in.Scope, in.ID, in.Key
 		return op.refused(ctx, &refusal{event: idem.EventRefused, outcome: idem.OutcomeRejected, cause: err})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -224,3 +225,74 @@ func TestObserverBlocks(t *testing.T) {
 type blocking chan struct{}
 
 func (b blocking) Observe(context.Context, idem.Event) { <-b }
+
+// What was begun ends, also where the application's hooks and writers panic.
+func TestTracerOfUnwinding(t *testing.T) {
+	created := &counter{}
+	for name, broken := range map[string]struct {
+		cfg   server.Config
+		serve func(h http.Handler)
+	}{
+		"Authorize": {server.Config{Authorize: func(*http.Request) error { panic("hook") }}, func(h http.Handler) {
+			post(h, "k1", "{}")
+			post(h, "k1", "{}")
+		}},
+		"store": {server.Config{Store: &hooked{Store: newStore(t), claim: func(keystore.ClaimParams, func() (keystore.Claim, error)) (keystore.Claim, error) {
+			panic("store")
+		}}}, func(h http.Handler) { post(h, "k1", "{}") }},
+		"writer": {server.Config{}, func(h http.Handler) { h.ServeHTTP(brokenWriter{}, request("k1", "{}")) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := &tracer{}
+			broken.cfg.Observer = tr
+			h := newServer(t, broken.cfg).Handler(created)
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("nothing panicked")
+					}
+				}()
+				broken.serve(h)
+			}()
+			tr.mu.Lock()
+			defer tr.mu.Unlock()
+			if len(tr.events) != tr.ops {
+				t.Errorf("%d operations began, %d ended: %q", tr.ops, len(tr.events), tr.log)
+			}
+			if last := tr.events[len(tr.events)-1]; last.Name != idem.EventUnresolved {
+				t.Errorf("the last ended as %s", last.Name)
+			}
+		})
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Header() http.Header       { return http.Header{} }
+func (brokenWriter) Write([]byte) (int, error) { panic("writer") }
+func (brokenWriter) WriteHeader(int)           { panic("writer") }
+
+// A hook that ends its goroutine leaves no lease that is renewed for ever.
+func TestRecoverGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		c := &counter{do: func(w http.ResponseWriter, _ *http.Request, run int) {
+			w.WriteHeader(map[bool]int{true: 500, false: 201}[run == 1])
+		}}
+		post(newServer(t, server.Config{Store: store}).Handler(c), "k", "{}")
+		exits := true
+		s := newServer(t, server.Config{Store: store, Recover: func(context.Context, server.Pending) (server.Resolution, error) {
+			if exits {
+				exits = false
+				runtime.Goexit()
+			}
+			return server.Resolution{Outcome: idem.OutcomeNotExecuted}, nil
+		}})
+		h := s.Handler(c)
+		done := make(chan struct{})
+		go func() { defer close(done); post(h, "k", "{}") }()
+		<-done
+		time.Sleep(time.Hour)
+		wantFirst(t, post(h, "k", "{}"), 201, "")
+	})
+}

@@ -71,9 +71,7 @@ func (op *operation) transact(asked, ctx context.Context, work func(context.Cont
 	op.attempts = []idem.Attempt{{
 		Number: 1, Outcome: done.outcome, Status: run.end.status, Err: failure, Duration: run.duration,
 	}}
-	if run.ctx != nil {
-		op.server.watch.EndAttempt(run.ctx, op.attempts[0])
-	}
+	op.server.watch.EndAttempt(run.ctx, run.told, op.attempts[0])
 	return done, g, ref
 }
 
@@ -82,7 +80,8 @@ type txRun struct {
 	op      *operation
 	tx      *transaction
 	started time.Time
-	ctx     context.Context // of the work; nil if it has not run
+	ctx     context.Context // of the work
+	told    bool            // the tracer, of its beginning
 
 	duration    time.Duration
 	end         ending
@@ -121,11 +120,11 @@ func (run *txRun) do(ctx, inTx context.Context, work func(context.Context) endin
 			unwatch()
 			ex.close()
 			op.attempts = []idem.Attempt{{Number: 1, Outcome: idem.OutcomeNotExecuted, Err: errNoReturn, Duration: time.Since(run.started)}}
-			op.server.watch.EndAttempt(run.ctx, op.attempts[0])
+			op.server.watch.EndAttempt(run.ctx, run.told, op.attempts[0])
 			op.observe(ctx, idem.EventFailed, idem.OutcomeNotExecuted, 0, errNoReturn)
 		}
 	}()
-	run.ctx = op.server.watch.StartAttempt(ex.ctx, idem.Attempt{Number: 1}, nil)
+	run.ctx, run.told = op.server.watch.StartAttempt(ex.ctx, idem.Attempt{Number: 1}, nil)
 	run.end = work(run.ctx)
 	returned = true
 	if run.end.answer != nil {

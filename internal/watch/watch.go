@@ -11,8 +11,11 @@ import (
 )
 
 const (
-	// patience is how long a call waits for the observer.
+	// patience is how long a call waits for the observer, and least how long it
+	// does so where its context ends or has ended: its caller has a few
+	// milliseconds left then to return what is true.
 	patience = time.Second
+	least    = 5 * time.Millisecond
 	// maxBlocked is how many calls may be left behind at a time. While there
 	// are that many, the observer is not called at all.
 	maxBlocked = 64
@@ -63,7 +66,7 @@ func (w *Watch[E, A]) Observe(ctx context.Context, event func(lost int) E) {
 	}
 	lost := w.lost.Swap(0)
 	e := event(int(lost))
-	if !w.call(func() { w.observer.Observe(ctx, e) }) {
+	if !w.call(ctx, func() { w.observer.Observe(ctx, e) }) {
 		w.lost.Add(lost + 1)
 	}
 }
@@ -80,7 +83,7 @@ func (w *Watch[E, A]) Start(ctx context.Context, e E, r *http.Request) (context.
 // start is apart so that Start allocates nothing where nobody traces.
 func (w *Watch[E, A]) start(ctx context.Context, e E, r *http.Request) (context.Context, string) {
 	theirs := own(ctx, r)
-	next, origin, ok := w.next(func() (context.Context, string) { return w.tracer.Start(ctx, e, theirs) })
+	next, origin, ok := w.next(ctx, func() (context.Context, string) { return w.tracer.Start(ctx, e, theirs) })
 	switch {
 	case !ok:
 		return ctx, ""
@@ -90,56 +93,61 @@ func (w *Watch[E, A]) start(ctx context.Context, e E, r *http.Request) (context.
 	return next, origin
 }
 
-// StartAttempt tells of an attempt's beginning, and returns its context. r, nil
-// for a function, gets the headers that the tracer has set.
-func (w *Watch[E, A]) StartAttempt(ctx context.Context, a A, r *http.Request) context.Context {
+// StartAttempt tells of an attempt's beginning, and returns its context, and
+// whether the tracer is to be told of its end. r, nil for a function, gets the
+// headers that the tracer has set.
+func (w *Watch[E, A]) StartAttempt(ctx context.Context, a A, r *http.Request) (context.Context, bool) {
 	if !w.Traces() {
-		return ctx
+		return ctx, false
 	}
 	return w.startAttempt(ctx, a, r)
 }
 
-func (w *Watch[E, A]) startAttempt(ctx context.Context, a A, r *http.Request) context.Context {
+func (w *Watch[E, A]) startAttempt(ctx context.Context, a A, r *http.Request) (context.Context, bool) {
 	theirs := own(ctx, r)
-	next, _, ok := w.next(func() (context.Context, string) { return w.tracer.StartAttempt(ctx, a, theirs), "" })
+	next, _, ok := w.next(ctx, func() (context.Context, string) { return w.tracer.StartAttempt(ctx, a, theirs), "" })
 	if !ok {
-		return ctx
+		return ctx, false
 	}
 	if r != nil {
-		r.Header = theirs.Header
+		for name, values := range theirs.Header {
+			r.Header[name] = values
+		}
 	}
-	return next
+	return next, true
 }
 
-// EndAttempt tells of an attempt's end. ctx is what StartAttempt returned.
-func (w *Watch[E, A]) EndAttempt(ctx context.Context, a A) {
-	if w.Traces() {
+// EndAttempt tells of an attempt's end. ctx and told are what StartAttempt
+// returned.
+func (w *Watch[E, A]) EndAttempt(ctx context.Context, told bool, a A) {
+	if told {
 		w.endAttempt(ctx, a)
 	}
 }
 
 func (w *Watch[E, A]) endAttempt(ctx context.Context, a A) {
-	w.call(func() { w.tracer.EndAttempt(ctx, a) })
+	w.call(ctx, func() { w.tracer.EndAttempt(ctx, a) })
 }
 
-// own is a request whose header nobody else has: whatever is left behind may
-// still be writing there.
+// own is a copy of a request, without its body: what changes it, maybe much
+// later, since it was left behind, changes nothing else.
 func own(ctx context.Context, r *http.Request) *http.Request {
 	if r == nil {
 		return nil
 	}
-	r = r.WithContext(ctx)
-	if r.Header = r.Header.Clone(); r.Header == nil {
+	r = r.Clone(ctx)
+	r.Body, r.GetBody = http.NoBody, nil
+	if r.Header == nil {
 		r.Header = make(http.Header)
 	}
 	return r
 }
 
 // next returns what fn returns, and whether it did so in time.
-func (w *Watch[E, A]) next(fn func() (context.Context, string)) (context.Context, string, bool) {
+func (w *Watch[E, A]) next(ctx context.Context, fn func() (context.Context, string)) (context.Context, string, bool) {
 	var next context.Context
 	var origin string
-	if !w.call(func() { next, origin = fn() }) || next == nil {
+	if !w.call(ctx, func() { next, origin = fn() }) || next == nil {
 		return nil, "", false
 	}
 	return next, origin, true
@@ -153,9 +161,10 @@ const (
 )
 
 // call calls fn on a goroutine of its own and waits for it, as long as patience
-// goes. It reports whether fn was called and its caller may rely on what it did:
-// not if it has not returned. What blocks is not interrupted, only left.
-func (w *Watch[E, A]) call(fn func()) (returned bool) {
+// goes, and not for long where ctx ends. It reports whether fn was called and
+// its caller may rely on what it did: not if it has not returned. What blocks is
+// not interrupted, only left.
+func (w *Watch[E, A]) call(ctx context.Context, fn func()) (returned bool) {
 	if w.blocked.Load() >= maxBlocked {
 		return false
 	}
@@ -173,7 +182,11 @@ func (w *Watch[E, A]) call(fn func()) (returned bool) {
 		fn()
 		ok = true
 	}()
-	timer := time.NewTimer(patience)
+	wait := patience
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, max(time.Until(end), 0)+least)
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case ok := <-done:

@@ -155,11 +155,14 @@ func TestTracer(t *testing.T) {
 				if len(r.Header) > 0 {
 					t.Errorf("Start changed the request: %v", r.Header)
 				}
-				ctx = w.StartAttempt(t.Context(), "1", r)
+				ctx, told := w.StartAttempt(t.Context(), "1", r)
+				if told != tt.good {
+					t.Errorf("told %t", told)
+				}
 				if (ctx.Value(ctxKey{}) == "here") != tt.good || (r.Header.Get("Traceparent") == "00-1") != tt.good || !tt.good && len(r.Header) > 0 {
 					t.Errorf("StartAttempt: %v, %v", ctx.Value(ctxKey{}), r.Header)
 				}
-				if ctx := w.StartAttempt(t.Context(), "1", nil); !tt.good && ctx != t.Context() {
+				if ctx, _ := w.StartAttempt(t.Context(), "1", nil); !tt.good && ctx != t.Context() {
 					t.Error("an attempt without a request has another context")
 				}
 				time.Sleep(3 * patience) // for what is left behind
@@ -189,17 +192,58 @@ func TestDisabled(t *testing.T) {
 	r, _ := http.NewRequest(http.MethodPost, "http://shop.example", nil)
 	for _, w := range []*Watch[int, string]{none, ends} {
 		ctx, origin := w.Start(t.Context(), 1, r)
-		if ctx != t.Context() || origin != "" || w.StartAttempt(t.Context(), "1", r) != t.Context() || len(r.Header) > 0 {
+		at, told := w.StartAttempt(t.Context(), "1", r)
+		if ctx != t.Context() || origin != "" || at != t.Context() || told || len(r.Header) > 0 {
 			t.Error("an observer that is no tracer changes something")
 		}
-		w.EndAttempt(ctx, "1")
+		w.EndAttempt(ctx, told, "1")
 	}
 	none.Observe(t.Context(), func(int) int { t.Error("an event is made for nobody"); return 0 })
 	if n := testing.AllocsPerRun(100, func() {
 		none.Observe(t.Context(), number0)
 		ctx, _ := none.Start(t.Context(), 1, r)
-		none.EndAttempt(none.StartAttempt(ctx, "1", r), "1")
+		ctx, told := none.StartAttempt(ctx, "1", r)
+		none.EndAttempt(ctx, told, "1")
 	}); n != 0 {
 		t.Errorf("a watch that is off allocates %v times", n)
+	}
+}
+
+// A tracer can add headers, and change nothing else.
+func TestTracerChangesHeadersOnly(t *testing.T) {
+	w := New[int, string](fake{observe: func(int) {}, start: func(ctx context.Context, r *http.Request) (context.Context, string) {
+		r.URL.Host, r.Method = "other.example", http.MethodDelete
+		r.Header.Del("Authorization")
+		r.Header.Set("Traceparent", "00-1")
+		return ctx, ""
+	}})
+	r, _ := http.NewRequest(http.MethodPost, "http://shop.example", strings.NewReader("body"))
+	r.Header.Set("Authorization", "mine")
+	body := r.Body
+	w.Start(t.Context(), 1, r)
+	if r.Header.Get("Traceparent") != "" {
+		t.Error("Start sets a header")
+	}
+	w.StartAttempt(t.Context(), "1", r)
+	if r.URL.Host != "shop.example" || r.Method != http.MethodPost || r.Body != body || r.Header.Get("Authorization") != "mine" || r.Header.Get("Traceparent") != "00-1" {
+		t.Errorf("the request is %v with %v", r, r.Header)
+	}
+}
+
+// Whose time is up waits for a moment only.
+func TestPatienceEndsWithContext(t *testing.T) {
+	for _, left := range []time.Duration{-time.Second, 0, 100 * time.Millisecond, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			defer cancel()
+			block := make(chan struct{})
+			w := New[int, string](fake{observe: func(int) { <-block }})
+			began := time.Now()
+			w.Observe(ctx, number(1))
+			if took, want := time.Since(began), min(max(left, 0)+least, patience); took != want {
+				t.Errorf("with %v left it took %v, want %v", left, took, want)
+			}
+			close(block)
+		})
 	}
 }

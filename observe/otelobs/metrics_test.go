@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/keystore"
+	"github.com/idem-go/idem/observe"
 	"github.com/idem-go/idem/observe/otelobs"
 )
 
@@ -253,7 +256,7 @@ func (u *unresolvedStore) Records(_ context.Context, q keystore.Query) ([]keysto
 func TestWatchUnresolved(t *testing.T) {
 	s := newSignals(t)
 	store := &unresolvedStore{}
-	registration, err := s.WatchUnresolved(store)
+	stop, err := s.WatchUnresolved(store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,9 +272,7 @@ func TestWatchUnresolved(t *testing.T) {
 		s.want(t, "idem.unresolved", map[string]float64{"": tt.want})
 		s.want(t, "idem.unresolved.oldest", map[string]float64{"": tt.oldest.Seconds()})
 	}
-	if err := registration.Unregister(); err != nil {
-		t.Fatal(err)
-	}
+	stop()
 	s.want(t, "idem.unresolved", map[string]float64{})
 	if _, err := s.WatchUnresolved(nil); !errors.Is(err, idem.ErrConfig) {
 		t.Errorf("a nil store: %v", err)
@@ -298,6 +299,76 @@ func TestDocumentsNameMetrics(t *testing.T) {
 		}
 	}
 }
+
+// The gauges are of all stores that are watched; one that fails hides nothing.
+func TestWatchSeveral(t *testing.T) {
+	s := newSignals(t)
+	a, b := &unresolvedStore{ages: []time.Duration{time.Minute}}, &unresolvedStore{ages: []time.Duration{time.Hour, 0}}
+	for _, store := range []keystore.Store{a, b} {
+		if _, err := s.WatchUnresolved(store); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.want(t, "idem.unresolved", map[string]float64{"": 3})
+	s.want(t, "idem.unresolved.oldest", map[string]float64{"": 3600})
+	for _, broken := range []keystore.Store{&unresolvedStore{err: keystore.ErrCorrupt}, panicky{}} {
+		s := newSignals(t)
+		if _, err := s.WatchUnresolved(broken); err != nil {
+			t.Fatal(err)
+		}
+		var rm metricdata.ResourceMetrics
+		if err := s.reader.Collect(t.Context(), &rm); err == nil {
+			t.Error("nobody is told")
+		}
+	}
+}
+
+type panicky struct{ keystore.Store }
+
+func (panicky) Records(context.Context, keystore.Query) ([]keystore.Record, error) { panic("store") }
+
+// Two servers with one store have one store.
+func TestStoreTwice(t *testing.T) {
+	s, store := newSignals(t), newStore(t)
+	a, _ := s.Store(store)
+	b, _ := s.Store(store)
+	other, _ := s.Store(newStore(t))
+	if a != b || a == other {
+		t.Error("the same store is another one, or another one the same")
+	}
+}
+
+// A tracer beside it that fails ends no span of anybody else's.
+func TestFaultyNeighbour(t *testing.T) {
+	s := newSignals(t)
+	client, err := idem.New(idem.Config{Scope: "s", Observer: observe.All(s.Observer, faultyTracer{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, app := s.tracers.Tracer("app").Start(t.Context(), "app")
+	if _, err := idem.Do(ctx, client, idem.Intent{ID: "1"}, func(context.Context, idem.Key) (int, error) { return 1, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if !app.IsRecording() {
+		t.Error("the application's span was ended")
+	}
+	app.End()
+	if started, ended := len(s.recorder.Started()), len(s.recorder.Ended()); started != 3 || ended != 3 {
+		t.Errorf("%d spans were begun, %d ended, want 3", started, ended)
+	}
+	s.want(t, "idem.operation.active", map[string]float64{"client": 0})
+}
+
+type faultyTracer struct{}
+
+func (faultyTracer) Start(context.Context, idem.Event, *http.Request) (context.Context, string) {
+	panic("tracer")
+}
+func (faultyTracer) StartAttempt(context.Context, idem.Attempt, *http.Request) context.Context {
+	return nil
+}
+func (faultyTracer) EndAttempt(context.Context, idem.Attempt) { panic("tracer") }
+func (faultyTracer) Observe(context.Context, idem.Event)      { panic("tracer") }
 
 // The global providers do nothing until they are set, and harm nothing.
 func TestDefaults(t *testing.T) {

@@ -39,6 +39,7 @@ package otelobs
 
 import (
 	"errors"
+	"sync"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -46,6 +47,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/keystore"
 )
 
 // name is the instrumentation scope's.
@@ -71,6 +73,11 @@ type Observer struct {
 	propagator propagation.TextMapPropagator
 	meter      metric.Meter
 	metrics    metrics
+
+	mu      sync.Mutex // guards all below
+	watched map[int]keystore.Store
+	watches int
+	timed   map[keystore.Store]keystore.Store // by what Store was given
 }
 
 var _ idem.Tracer = (*Observer)(nil)

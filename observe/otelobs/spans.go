@@ -25,7 +25,10 @@ type operation struct {
 	ended   atomic.Bool
 }
 
-type operationKey struct{}
+type (
+	operationKey struct{}
+	attemptKey   struct{} // of the attempt's span
+)
 
 // w3c is how a record keeps a span's context, whatever the requests use.
 var w3c propagation.TraceContext
@@ -74,7 +77,8 @@ func (o *Observer) Observe(ctx context.Context, e idem.Event) {
 	}
 	if e.Err != nil && failed(e) {
 		span.SetAttributes(semconv.ErrorTypeKey.String(cause(e.Err)))
-		span.SetStatus(codes.Error, e.Err.Error())
+		// Not the error's text: a URL in it may hold a secret, a panic a stack.
+		span.SetStatus(codes.Error, cause(e.Err))
 	}
 	span.End(trace.WithTimestamp(e.Started.Add(e.Duration)))
 	o.metrics.observe(ctx, e)
@@ -102,33 +106,39 @@ func remote(origin string) trace.SpanContext {
 // StartAttempt implements idem.Tracer.
 func (o *Observer) StartAttempt(ctx context.Context, a idem.Attempt, r *http.Request) context.Context {
 	if r == nil {
-		ctx, _ = o.tracer.Start(ctx, "idem attempt", trace.WithAttributes(attribute.Int("idem.attempt", a.Number)))
-		return ctx
+		ctx, span := o.tracer.Start(ctx, "idem attempt", trace.WithAttributes(attribute.Int("idem.attempt", a.Number)))
+		return context.WithValue(ctx, attemptKey{}, span)
 	}
 	attrs := []attribute.KeyValue{method(r.Method), attribute.Int("idem.attempt", a.Number),
 		semconv.ServerAddress(r.URL.Hostname()), semconv.ServerPort(port(r.URL)), semconv.URLFull(withoutSecrets(r.URL))}
 	if a.Number > 1 {
 		attrs = append(attrs, semconv.HTTPRequestResendCount(a.Number-1))
 	}
-	ctx, _ = o.tracer.Start(ctx, spanName(r.Method), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+	ctx, span := o.tracer.Start(ctx, spanName(r.Method), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 	o.propagator.Inject(ctx, propagation.HeaderCarrier(r.Header))
-	return ctx
+	return context.WithValue(ctx, attemptKey{}, span)
 }
 
 // EndAttempt implements idem.Tracer.
 func (o *Observer) EndAttempt(ctx context.Context, a idem.Attempt) {
-	span := trace.SpanFromContext(ctx)
+	span, ok := ctx.Value(attemptKey{}).(trace.Span)
+	if !ok {
+		return
+	}
 	span.SetAttributes(attribute.String("idem.outcome", a.Outcome.String()))
 	if a.Status > 0 {
 		span.SetAttributes(semconv.HTTPResponseStatusCode(a.Status))
 	}
+	op, _ := ctx.Value(operationKey{}).(*operation)
 	switch {
+	case op != nil && op.half == "server" && a.Status > 0 && a.Status < http.StatusInternalServerError:
+		// A client's fault is none here.
 	case a.Status >= http.StatusBadRequest:
 		span.SetAttributes(semconv.ErrorTypeKey.String(strconv.Itoa(a.Status)))
 		span.SetStatus(codes.Error, "")
 	case a.Err != nil:
 		span.SetAttributes(semconv.ErrorTypeKey.String(cause(a.Err)))
-		span.SetStatus(codes.Error, a.Err.Error())
+		span.SetStatus(codes.Error, cause(a.Err))
 	}
 	span.End()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -17,24 +18,40 @@ import (
 // Store returns the store with its calls timed, as idem.store.duration: by
 // operation, for a claim by its status, and by the kind of error. It is a
 // keystore.Transactor and a keystore.Waiter where store is one; the calls in a
-// transaction are timed as well as the whole. Errors: idem.ErrConfig for a nil
-// store.
+// transaction are timed as well as the whole. The same store is returned for
+// the same store, so that servers that share it can tell. Errors: idem.ErrConfig
+// for a nil store.
 func (o *Observer) Store(store keystore.Store) (keystore.Store, error) {
 	if store == nil {
 		return nil, fmt.Errorf("%w: the store to observe is nil", idem.ErrConfig)
 	}
+	if !reflect.TypeOf(store).Comparable() {
+		return o.time(store), nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.timed == nil {
+		o.timed = map[keystore.Store]keystore.Store{}
+	}
+	if o.timed[store] == nil {
+		o.timed[store] = o.time(store)
+	}
+	return o.timed[store], nil
+}
+
+func (o *Observer) time(store keystore.Store) keystore.Store {
 	s := &timed{store, o}
 	waiter, waits := store.(keystore.Waiter)
 	_, transacts := store.(keystore.Transactor)
 	switch {
 	case waits && transacts:
-		return &timedTxWaiter{timedTx{s}, waiter}, nil
+		return &timedTxWaiter{timedTx{s}, waiter}
 	case transacts:
-		return &timedTx{s}, nil
+		return &timedTx{s}
 	case waits:
-		return &timedWaiter{s, waiter}, nil
+		return &timedWaiter{s, waiter}
 	}
-	return s, nil
+	return s
 }
 
 // timed times what a store does.

@@ -64,7 +64,7 @@ func TestLine(t *testing.T) {
 // Each event has a level, and what nobody knows the outcome of has the highest.
 func TestLevel(t *testing.T) {
 	for event, want := range map[string]slog.Level{
-		idem.EventExecuted: slog.LevelDebug, idem.EventReplayed: slog.LevelDebug, idem.EventJoined: slog.LevelDebug,
+		idem.EventExecuted: slog.LevelDebug, idem.EventReplayed: slog.LevelDebug, idem.EventJoined: slog.LevelDebug, idem.EventRedirected: slog.LevelDebug,
 		idem.EventInFlight: slog.LevelInfo, idem.EventRefused: slog.LevelInfo, idem.EventRecovered: slog.LevelInfo,
 		idem.EventFailed: slog.LevelWarn, idem.EventMismatch: slog.LevelWarn, idem.EventStoreError: slog.LevelWarn,
 		idem.EventUnresolved: slog.LevelError, idem.EventFenced: slog.LevelError,
