@@ -65,7 +65,8 @@ type CallerCheck struct {
 // Each of several intents meets something else, and is then asked for again
 // with a network that is well: nothing at all, a reply that is lost after the
 // work was done, a 503, a 500 for as long as the call lasts, an answer that is
-// cut off, one that is slow, a connection that is refused.
+// cut off, one that is slow, a connection that is refused, a 409 because
+// another attempt is at work.
 //
 // No socket is opened: the server is called in the process. So CheckCaller runs
 // in a synctest bubble too, where the caller's waits take no time. Requests
@@ -116,6 +117,7 @@ func callerScenarios(c CallerCheck) []callerScenario {
 		{name: "the answer is cut off", faults: []Fault{cutAnswer}},
 		{name: "the answer is slow", faults: []Fault{slowReply(c.Slow)}},
 		{name: "the connection is refused", faults: []Fault{Drop}},
+		{name: "409 for another attempt at work, then all is well", faults: []Fault{StatusBefore(http.StatusConflict)}},
 	}
 	if c.Concurrent {
 		all = append(all, callerScenario{name: "two calls at once", twice: true})

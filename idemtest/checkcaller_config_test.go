@@ -75,6 +75,7 @@ func TestCheckCallerScenarios(t *testing.T) {
 		`201 { unexpected EOF; 201 {"id":"op_5"}`,
 		`201 {"id":"op_6"} after 1m0s; 201 {"id":"op_6"}`,
 		`dial tcp: connect: connection refused; 201 {"id":"op_7"}`,
+		`409 <html><body><h1>409 Conflict</h1></body></html>; 201 {"id":"op_8"}`,
 	} {
 		if all := strings.Join(got[i+1], "; "); all != want {
 			t.Errorf("intent %d met %s, want %s", i+1, all, want)

@@ -31,6 +31,7 @@ func TestCheckCallerFinds(t *testing.T) {
 		"a loop above idem":              {loopAboveIdem, []string{"multiplied"}, "sent 12 requests"},
 		"a loop above a loop":            {just(nestedLoops), []string{"multiplied"}, "sent 16 requests"},
 		"a loop without an end":          {just(endless), []string{"multiplied"}, "sent 31 requests"},
+		"a new key after 409":            {just(newKeyAfterConflict), []string{"key-per-attempt"}, "409 for another attempt at work"},
 		"no key":                         {just(noKey), []string{"no-key"}, "carried no key (Idempotency-Key)"},
 		"no key in retries":              {just(noKeyInRetries), []string{"no-key"}, "send 2 of call 1 for intent 2 carried no key"},
 		"two keys":                       {just(twoKeys), []string{"no-key"}, `carried 2 keys (Idempotency-Key): ["order-1" "sdk-order-1"]`},
@@ -67,6 +68,19 @@ type callFunc = func(ctx context.Context, hc *http.Client, url string, n int) er
 
 func just(call callFunc) func(*testing.T) idemtest.CallerCheck {
 	return func(*testing.T) idemtest.CallerCheck { return idemtest.CallerCheck{Call: call} }
+}
+
+// newKeyAfterConflict takes "another attempt under this key is at work" for "this
+// key is taken".
+func newKeyAfterConflict(ctx context.Context, hc *http.Client, url string, n int) error {
+	key := orderName(n)
+	return byHand(4, func(int) error {
+		err := sendOnce(ctx, hc, url, key, orderBody(n))
+		if err != nil && strings.Contains(err.Error(), "409") {
+			key += "-again"
+		}
+		return err
+	})
 }
 
 func keyInTheLoop(ctx context.Context, hc *http.Client, url string, n int) error {

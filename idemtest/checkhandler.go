@@ -71,7 +71,7 @@ type HandlerCheck struct {
 //	unrecorded   the store fails when the answer is to be recorded
 //	large        an answer that is too large to store is whole, or refused, never cut
 //	restart      a new handler on the old store replays what the former one did
-//	other-key    another key has its own effect and its own answer
+//	other-key    another key, if of another last digit only, has its own effect and answer
 //	other-scope  one key in the hands of two tenants names two intents
 //
 // What replay finds of an answer, status, headers or body, the rules after it

@@ -104,6 +104,7 @@ func TestCheckHandlerFindsFlaws(t *testing.T) {
 		"ends with its client":     {"slow", "hang-up"},
 		"one answer":               {"other-key", "payload", "other-scope"},
 		"no tenants":               {"other-scope"},
+		"cuts keys":                {"other-key"},
 		"cuts":                     {"large"},
 		"empty 200":                {"concurrent", "slow"},
 	} {

@@ -85,8 +85,11 @@ func (o *own) admit(r *http.Request) (id string, refused int) {
 	if err != nil {
 		return "", http.StatusBadRequest
 	}
-	if o.flaw == "no tenants" {
+	switch o.flaw {
+	case "no tenants":
 		return string(key), 0
+	case "cuts keys": // as a column that is too short does
+		key = key[:min(len(key), 35)]
 	}
 	return r.Header.Get("Tenant") + "/" + string(key), 0
 }
