@@ -296,3 +296,30 @@ func TestRecoverGoexit(t *testing.T) {
 		wantFirst(t, post(h, "k", "{}"), 201, "")
 	})
 }
+
+// Whoever finds at the end that another owner has the record says so, also
+// where its answer has left already, or it has none.
+func TestFencedEvents(t *testing.T) {
+	fenced := func(keystore.CompleteParams, func() error) error { return keystore.ErrFenced }
+	for name, tt := range map[string]struct {
+		store *hooked
+		do    func(w http.ResponseWriter)
+	}{
+		"streamed": {&hooked{complete: fenced}, func(w http.ResponseWriter) { w.(http.Flusher).Flush() }},
+		"panic": {&hooked{release: func(keystore.ReleaseParams, func() error) error { return keystore.ErrFenced }},
+			func(http.ResponseWriter) { panic("handler") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := &tracer{}
+			tt.store.Store = newStore(t)
+			h := newServer(t, server.Config{Store: tt.store, Observer: tr}).Handler(&counter{do: func(w http.ResponseWriter, _ *http.Request, _ int) { tt.do(w) }})
+			func() {
+				defer func() { _ = recover() }()
+				post(h, "k", "{}")
+			}()
+			if len(tr.events) != 1 || tr.events[0].Name != idem.EventFenced {
+				t.Errorf("events %v", tr.events)
+			}
+		})
+	}
+}
