@@ -9,7 +9,7 @@ SEEDS ?= 20000
 # KILLS is how many processes make crash kills per store and mode.
 KILLS ?= 100
 
-.PHONY: deps test lint fuzz bench examples cover crash model sim
+.PHONY: deps test lint fuzz bench bench-smoke benchmarks examples cover crash model sim
 
 # Installs the servers that the tests start, on Debian; compose.yaml is for
 # other systems.
@@ -27,7 +27,15 @@ lint:
 fuzz:
 	@./scripts/fuzz.sh $(FUZZTIME)
 
+# Beside others' libraries and hand-written code; SHORT=1 ends in three minutes.
 bench:
+	cd bench && go run . $(if $(SHORT),-short)
+
+# That bench builds and runs, as far as it needs memory only.
+bench-smoke:
+	cd bench && go vet ./... && go test ./...
+
+benchmarks:
 	go test -run='^$$' -bench='$(BENCH)' -benchmem ./...
 
 model:
