@@ -13,9 +13,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem/idemtest"
+	"github.com/idem-go/idem/internal/servertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(servertest.RedisTests(m)) }
 
 // pipes is a listener whose connections are pipes, so that a server can run in
 // a synctest bubble.

@@ -19,12 +19,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/servertest"
 	"github.com/idem-go/idem/internal/storeurl"
 	"github.com/idem-go/idem/keystore"
 	"github.com/idem-go/idem/server"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(servertest.RedisTests(m)) }
 
 // answered is what a run has written, and its exit code.
 type answered struct {

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(servertest.RedisTests(m)) }
 
 // quickstart runs the program and returns its exit status and output.
 func quickstart(args ...string) (int, string) {

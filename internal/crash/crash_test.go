@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/idem-go/idem/internal/servertest"
 	"github.com/idem-go/idem/keystore"
 )
 
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, os.Getenv(roleEnv), err)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(servertest.RedisTests(m))
 }
 
 // B061, B139: whatever dies and whenever, no intent is executed twice, none is

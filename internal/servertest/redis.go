@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -192,4 +193,23 @@ func (s *RedisServer) Kill() {
 func (s *RedisServer) Stop() {
 	s.Kill()
 	os.RemoveAll(s.dir)
+}
+
+// RedisTests is m for goleak.VerifyTestMain where a test takes a Redis server
+// away: it ends when go-redis has seen that its clients are closed. A client
+// that can't dial looks once a second only.
+func RedisTests(m *testing.M) interface{ Run() int } { return redisTests{m} }
+
+type redisTests struct{ *testing.M }
+
+func (m redisTests) Run() int {
+	code := m.M.Run()
+	// A client that nobody has closed dials for ever, and is a leak.
+	stacks := make([]byte, 1<<20)
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(redisLook) {
+		if !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("(*ConnPool).tryDial")) {
+			break
+		}
+	}
+	return code
 }

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		shared, stop = server.Addr, server.Stop
 	}
 	// The goroutine that waits for the server's end is no leak.
-	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(servertest.RedisTests(m), goleak.IgnoreCurrent(), goleak.Cleanup(func(code int) {
 		stop()
 		os.Exit(code)
 	}))

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(servertest.RedisTests(m))
 }
 
 // open opens a store by its URL, migrated.
