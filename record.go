@@ -200,13 +200,22 @@ func (c *Client) claim(ctx context.Context, p keystore.ClaimParams) (cl keystore
 	}
 }
 
+// undoDelay is the longest wait between tries to undo: a slow policy must leave
+// time for some.
+const undoDelay = time.Second
+
 // undo takes back a claim of which nobody knows whether it was granted. Were it
 // left, a record that nothing was sent for would be unresolved. It does not try
 // for long: the next call for this intent waits for it.
 func (c *Client) undo(ctx context.Context, p keystore.ClaimParams) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	for delay := c.cfg.Policy.delays(); c.flights.pause(delay()) && ctx.Err() == nil; {
+	deadline, _ := ctx.Deadline()
+	for delays := c.cfg.Policy.delays(); ; {
+		delay := min(delays(), undoDelay)
+		if time.Until(deadline) <= delay || !c.flights.pause(delay) {
+			return
+		}
 		cl, err := c.cfg.Store.Claim(ctx, p)
 		if err == nil && cl.Status == keystore.Acquired {
 			err = c.cfg.Store.Release(ctx, cl.Owner, keystore.ReleaseParams{How: keystore.Forget})
