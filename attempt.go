@@ -8,20 +8,34 @@ import (
 	"net"
 	"reflect"
 	"sync"
+
+	"github.com/idem-go/idem/internal/keyctx"
 )
 
-// attempt is one try of a decorated function, as its context carries it: what
+// attempt is one try of a decorated function, and a part of its context: what
 // the function sends through Transport is sent under its key, once.
 type attempt struct {
-	op    *operation
-	key   Key
-	outer *attempt // of the call that this one runs in
+	context.Context // of the call
+	op              *operation
+	key             Key
+	outer           *attempt // of the call that this one runs in
 
 	mu        sync.Mutex // guards exchanges
 	exchanges []verdict
 }
 
 type attemptKey struct{}
+
+// Value adds the attempt itself, and its key, to the context.
+func (a *attempt) Value(k any) any {
+	switch k {
+	case attemptKey{}:
+		return a
+	case keyctx.Key{}:
+		return string(a.key)
+	}
+	return a.Context.Value(k)
+}
 
 func attemptFrom(ctx context.Context) *attempt {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)

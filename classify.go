@@ -253,13 +253,13 @@ func judgeStatus(status int, keyed bool) verdict {
 func judgeHop(r *reply) verdict {
 	target, err := r.resp.Location()
 	switch {
-	case r.trail == nil:
+	case r.from == nil:
 		return verdict{outcome: OutcomeUnknown, redirect: true}
 	case err != nil:
 		return verdict{outcome: OutcomeUnknown, retry: true}
 	}
-	if to := originOf(r.trail.url.ResolveReference(target)); to != r.trail.origin {
-		return verdict{outcome: OutcomeUnknown, cause: fmt.Errorf("%w: from %s to %s", ErrCrossOrigin, r.trail.origin, to)}
+	if from, to := originOf(r.from), originOf(r.from.ResolveReference(target)); to != from {
+		return verdict{outcome: OutcomeUnknown, cause: fmt.Errorf("%w: from %s to %s", ErrCrossOrigin, from, to)}
 	}
 	return verdict{outcome: OutcomeUnknown, redirect: true, hop: true}
 }

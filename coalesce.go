@@ -49,7 +49,7 @@ type flights struct {
 
 // call is what a flight carries out. It returns what the callers are told and,
 // if the record could not be settled yet, what is left to do after that.
-type call func(ctx context.Context, until func() (time.Time, bool)) (ending, func())
+type call func(ctx context.Context, until until) (ending, func())
 
 // do carries op out in a flight of its own, or joins the one that runs.
 func (fs *flights) do(ctx context.Context, op *operation, run call) (end ending, joined bool) {
@@ -74,8 +74,8 @@ func (fs *flights) board(ctx context.Context, op *operation, run call) (f *fligh
 	refuse := func(o Outcome, err error) (*flight, bool, *ending) {
 		end := op.failed(o, err)
 		if f != nil {
-			if key, ok := f.op.sending.Load().(Key); ok { // what the intent goes out under now
-				end = op.failedAs(o, key, err)
+			if key := f.op.sending.Load(); key != nil { // what the intent goes out under now
+				end = op.failedAs(o, *key, err)
 			}
 		}
 		return nil, false, &end
@@ -154,7 +154,6 @@ func (fs *flights) start(ctx context.Context, op *operation, run call) *flight {
 // neither leave callers waiting nor kill the process.
 func (fs *flights) fly(f *flight, run call) {
 	defer fs.remove(f)
-	defer f.cancel(nil)
 	var end ending
 	var later func()
 	err := ErrGoexit
@@ -162,19 +161,28 @@ func (fs *flights) fly(f *flight, run call) {
 		if err != nil {
 			end = f.op.failed(OutcomeUnknown, err)
 		}
+		end.after(func() { f.cancel(nil) })
 		fs.deliver(f, end, later == nil)
 		if later != nil {
 			_ = recovered(func() error { later(); return nil })
 		}
 	}()
 	err = recovered(func() error {
-		end, later = run(f.ctx, func() (time.Time, bool) {
-			fs.mu.Lock()
-			defer fs.mu.Unlock()
-			return f.deadline, !f.endless
-		})
+		end, later = run(f.ctx, deadline{fs, f})
 		return nil
 	})
+}
+
+// deadline is that of a flight: the latest of its callers'.
+type deadline struct {
+	fs *flights
+	f  *flight
+}
+
+func (d deadline) Deadline() (time.Time, bool) {
+	d.fs.mu.Lock()
+	defer d.fs.mu.Unlock()
+	return d.f.deadline, !d.f.endless
 }
 
 // deliver gives every caller the end of the flight. A settled one leaves the

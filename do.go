@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/internal/canon"
-	"github.com/idem-go/idem/internal/keyctx"
 	"github.com/idem-go/idem/internal/stored"
 )
 
@@ -100,7 +99,9 @@ func newCall[T any](ctx context.Context, c *Client, in Intent, call func(context
 	case call == nil:
 		return nil, fmt.Errorf("%w: the function is nil", ErrInvalidIntent)
 	}
-	op := &operation{client: c, intent: in, scope: in.Scope, policy: c.cfg.Policy, sendsKey: true, repeatable: !c.cfg.Contract.Unkeyed}
+	f := &function[T]{call: call, operation: operation{client: c, intent: in, scope: in.Scope, policy: c.cfg.Policy, sendsKey: true, repeatable: !c.cfg.Contract.Unkeyed}}
+	op := &f.operation
+	op.work = f
 	if op.scope == "" {
 		op.scope = c.cfg.Scope
 	}
@@ -131,31 +132,36 @@ func newCall[T any](ctx context.Context, c *Client, in Intent, call func(context
 			}
 		}
 	}
-	op.try = func(ctx context.Context, key Key, timeout time.Duration) verdict {
-		return tryCall(ctx, op, key, timeout, call)
-	}
-	op.encode = func(value any) stored.Answer {
-		v, _ := value.(T)
-		var b []byte
-		err := recovered(func() (err error) {
-			b, err = encodeResult(c.cfg.Encode, &v)
-			return err
-		})
-		if err != nil {
-			return tombstone("it could not be encoded: " + err.Error())
-		}
-		return bounded(stored.Answer{Kind: stored.Value, Body: b}, c.cfg.MaxResult)
-	}
-	op.decode = func(a stored.Answer) (any, error) {
-		decode := json.Unmarshal
-		if c.cfg.Decode != nil {
-			decode = c.cfg.Decode
-		}
-		var value T
-		err := recovered(func() error { return decode(a.Body, &value) })
-		return value, err
-	}
 	return op, nil
+}
+
+// function is a call of a decorated function.
+type function[T any] struct {
+	operation
+	call func(context.Context, Key) (T, error)
+}
+
+func (f *function[T]) encode(value any) stored.Answer {
+	v, _ := value.(T)
+	var b []byte
+	err := recovered(func() (err error) {
+		b, err = encodeResult(f.client.cfg.Encode, &v)
+		return err
+	})
+	if err != nil {
+		return tombstone("it could not be encoded: " + err.Error())
+	}
+	return bounded(stored.Answer{Kind: stored.Value, Body: b}, f.client.cfg.MaxResult)
+}
+
+func (f *function[T]) decode(a stored.Answer) (any, error) {
+	decode := json.Unmarshal
+	if f.client.cfg.Decode != nil {
+		decode = f.client.cfg.Decode
+	}
+	var value T
+	err := recovered(func() error { return decode(a.Body, &value) })
+	return value, err
 }
 
 // encodeResult encodes a result for the store.
@@ -172,18 +178,17 @@ func encodeResult[T any](encode func(any) ([]byte, error), v *T) ([]byte, error)
 	return b, err
 }
 
-// tryCall makes one attempt of a decorated function.
-func tryCall[T any](caller context.Context, op *operation, key Key, timeout time.Duration, call func(context.Context, Key) (T, error)) verdict {
-	run := &attempt{op: op, key: key, outer: attemptFrom(caller)}
-	ctx, cancel := context.WithTimeout(context.WithValue(keyctx.With(caller, string(key)), attemptKey{}, run), timeout)
+func (f *function[T]) try(caller context.Context, key Key, timeout time.Duration) verdict {
+	run := &attempt{Context: caller, op: &f.operation, key: key, outer: attemptFrom(caller)}
+	ctx, cancel := context.WithTimeout(run, timeout)
 	defer cancel()
 	var value T
 	guard := recovered
-	if op.named {
+	if f.named {
 		guard = protect
 	}
 	err := guard(func() (err error) {
-		value, err = call(ctx, key)
+		value, err = f.call(ctx, key)
 		return err
 	})
 	v := run.judge(caller, ctx, err)

@@ -9,10 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/idem-go/idem/internal/keyctx"
 	"github.com/idem-go/idem/internal/stored"
 )
 
@@ -27,44 +29,92 @@ type timeoutError struct{ after time.Duration }
 func (e *timeoutError) Error() string { return fmt.Sprintf("idem: no answer within %v", e.after) }
 func (e *timeoutError) Timeout() bool { return true }
 
-// sent is what was seen of one HTTP exchange.
-type sent struct {
-	reply *reply
-	err   error
+// exchange is one HTTP exchange: a request as it goes out, and what is seen of
+// it. It is the context of its request too, all in one piece because every call
+// needs one.
+type exchange struct {
+	context.Context
+	key  Key
+	req  http.Request
+	url  url.URL
+	body bytes.Reader
+
+	cancel context.CancelCauseFunc
+	timer  *time.Timer // cancels it
+	late   timeoutError
+	trace  httptrace.ClientTrace
 	// How often net/http looked for a connection and how often it got one. A
 	// request is proven never to have been sent when it looked and never got
 	// one; nothing else proves it.
+	getConn, gotConn atomic.Int32
+
+	in    gapReader
+	reply reply
+}
+
+// sent is what was seen of an exchange that is over. There is a reply or an error.
+type sent struct {
+	reply            *reply
+	err              error
 	getConn, gotConn int
 }
 
-// exchange sends req once through base and reads the reply; the end of req's
+// newExchange prepares to send what is like the template, within ctx. The
+// request has no body, and headers of its own: what the base does to them does
+// not reach the next attempt.
+func newExchange(ctx context.Context, template *http.Request, key Key) *exchange {
+	x := &exchange{Context: ctx, key: key, url: *template.URL}
+	x.req = *template.WithContext(x)
+	x.req.URL, x.req.Header = &x.url, template.Header.Clone()
+	if x.req.Header == nil {
+		x.req.Header = make(http.Header)
+	}
+	x.req.GetBody, x.req.Response, x.req.TransferEncoding = nil, nil, nil
+	//lint:ignore SA1019 it is cleared, not used: the context has superseded it
+	x.req.Cancel = nil
+	x.setBody(nil)
+	return x
+}
+
+// Value adds to ctx what attempts are known by.
+func (x *exchange) Value(k any) any {
+	switch k {
+	case carriedKey{}:
+		return true
+	case keyctx.Key{}:
+		return string(x.key)
+	}
+	return x.Context.Value(k)
+}
+
+// setBody gives the request the frozen body.
+func (x *exchange) setBody(body []byte) {
+	x.body.Reset(body)
+	setBody(&x.req, &x.body)
+}
+
+// send sends the request once through base and reads the reply; the end of the
 // context is the caller's. timeout bounds the wait for the header, and then
 // each gap in the body. A body over limit bytes, or one that ahead does not
-// want, is left to be read by the caller.
-func exchange(req *http.Request, base http.RoundTripper, timeout time.Duration, limit int, ahead func(status int) bool) (s sent) {
-	// What is left to the caller must not end with the call, so it follows the
-	// call's context only until there is a reply to give.
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.Context()))
-	unfollow := follow(req.Context(), cancel)
-	late := &timeoutError{timeout}
-	timer := time.AfterFunc(timeout, func() { cancel(late) })
-	var getConn, gotConn atomic.Int32
-	trace := &httptrace.ClientTrace{
-		GetConn: func(string) { getConn.Add(1) },
-		GotConn: func(httptrace.GotConnInfo) { gotConn.Add(1) },
-	}
+// want, is left to be read by the caller; a nil ahead wants all.
+func (x *exchange) send(base http.RoundTripper, timeout time.Duration, limit int, ahead func(status int) bool) (s sent) {
+	ctx, cancel := context.WithCancelCause(x.Context)
+	x.cancel, x.late.after = cancel, timeout
+	x.timer = time.AfterFunc(timeout, x.timedOut)
+	x.trace.GetConn = func(string) { x.getConn.Add(1) }
+	x.trace.GotConn = func(httptrace.GotConnInfo) { x.gotConn.Add(1) }
+	x.Context = httptrace.WithClientTrace(ctx, &x.trace)
 	defer func() {
-		s.getConn, s.gotConn = int(getConn.Load()), int(gotConn.Load())
+		s.getConn, s.gotConn = int(x.getConn.Load()), int(x.gotConn.Load())
 		if s.err != nil {
-			timer.Stop()
-			if context.Cause(ctx) == error(late) {
-				s.err = fmt.Errorf("%w: %w", late, s.err)
+			x.timer.Stop()
+			if context.Cause(ctx) == error(&x.late) {
+				s.err = fmt.Errorf("%w: %w", &x.late, s.err)
 			}
 			cancel(nil)
 		}
-		unfollow()
 	}()
-	resp, err := base.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	resp, err := base.RoundTrip(&x.req)
 	if err != nil {
 		return sent{err: err}
 	}
@@ -74,31 +124,32 @@ func exchange(req *http.Request, base http.RoundTripper, timeout time.Duration, 
 	if resp.Body == nil { // as http.Client takes it
 		resp.Body = http.NoBody
 	}
-	timer.Stop()
-	body := &gapReader{body: resp.Body, timer: timer, gap: timeout, cancel: cancel}
-	s.reply = &reply{resp: *resp, whole: resp}
-	s.reply.resp.Body, s.reply.resp.Request = nil, nil
+	x.timer.Stop()
+	x.in = gapReader{body: resp.Body, timer: x.timer, gap: timeout, cancel: cancel}
+	x.reply = reply{resp: *resp, whole: resp}
+	x.reply.resp.Body, x.reply.resp.Request = nil, nil
+	s.reply = &x.reply
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		s.reply.stream = resp.Body // its reader is also a writer
 		return s
 	}
-	if !ahead(resp.StatusCode) {
-		s.reply.stream, s.reply.flow = body, body
+	if ahead != nil && !ahead(resp.StatusCode) {
+		s.reply.stream, s.reply.flow = &x.in, &x.in
 		return s
 	}
-	head, err := readUpTo(body, int64(limit)+1, resp.ContentLength)
+	head, err := readUpTo(&x.in, int64(limit)+1, resp.ContentLength)
 	switch {
 	case err != nil:
-		_ = body.Close()
+		_ = x.in.Close()
 		s.err = fmt.Errorf("idem: the body of the answer (%d) broke off: %w", resp.StatusCode, err)
 	case len(head) > limit:
-		s.reply.body, s.reply.flow = head[:limit], body
+		s.reply.body, s.reply.flow = head[:limit], &x.in
 		s.reply.stream = struct {
 			io.Reader
 			io.Closer
-		}{io.MultiReader(bytes.NewReader(head), body), body}
+		}{io.MultiReader(bytes.NewReader(head), &x.in), &x.in}
 	default:
-		_ = body.Close()
+		_ = x.in.Close()
 		s.reply.body = head
 		// Trailers arrive with the end of the body.
 		s.reply.resp.Trailer = resp.Trailer
@@ -106,19 +157,20 @@ func exchange(req *http.Request, base http.RoundTripper, timeout time.Duration, 
 	return s
 }
 
+// timedOut ends the exchange when its time is up.
+func (x *exchange) timedOut() { x.cancel(&x.late) }
+
 // gapReader reads a body whose every read may take gap at most.
 type gapReader struct {
 	body  io.ReadCloser
 	timer *time.Timer // cancels the exchange
 	gap   time.Duration
 
-	cancel   context.CancelCauseFunc
-	unfollow func() bool // set once a caller has it
-}
-
-// follow ends what cancel ends together with ctx, until it is undone.
-func follow(ctx context.Context, cancel context.CancelCauseFunc) (undo func() bool) {
-	return context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	cancel context.CancelCauseFunc
+	// unfollow undoes what ends it together with the caller who has it.
+	unfollow func() bool
+	// ends are what the contexts around the exchange are freed by.
+	ends []func()
 }
 
 // end frees the exchange.
@@ -128,6 +180,9 @@ func (g *gapReader) end() {
 		g.unfollow()
 	}
 	g.cancel(nil)
+	for _, free := range g.ends {
+		free()
+	}
 }
 
 func (g *gapReader) Read(p []byte) (int, error) {
@@ -146,6 +201,18 @@ func (g *gapReader) Close() error {
 	return err
 }
 
+// after frees a context that the call was made in: now, or when the stream that
+// is left to the caller has come to its end.
+func (e ending) after(free func()) {
+	if r, ok := e.value.(*reply); ok && r.stream != nil {
+		if r.flow != nil { // else it has been switched to another protocol, and has no end
+			r.flow.ends = append(r.flow.ends, free)
+		}
+		return
+	}
+	free()
+}
+
 // reply is a response as it was read. It does not change, and every caller who
 // shares in it gets a response of its own.
 type reply struct {
@@ -158,32 +225,48 @@ type reply struct {
 	whole  *http.Response
 	flow   *gapReader
 	taken  atomic.Bool
-	trail  *trail
+	// from is the URL that it comes from, nil if no redirect may be followed.
+	from *url.URL
 }
 
-// response returns an independent response to req, or false if the body was a
-// stream that another caller has.
-func (r *reply) response(req *http.Request) (*http.Response, bool) {
+// given is what a caller gets of a reply: a response of its own, and its
+// request, whose context leads back to how it was obtained.
+type given struct {
+	trail
+	req  http.Request
+	resp http.Response
+	body bytes.Reader
+}
+
+// response returns a response to req, or false if the body was a stream that
+// another caller has. Unless the caller is alone, it is a copy.
+func (r *reply) response(req *http.Request, from trail, alone bool) (*http.Response, bool) {
+	g := &given{trail: from}
+	g.trail.Context = req.Context()
+	g.req = *req.WithContext(&g.trail)
 	if r.stream != nil {
 		if !r.taken.CompareAndSwap(false, true) {
 			return nil, false
 		}
 		if r.flow != nil {
-			r.flow.unfollow = follow(req.Context(), r.flow.cancel)
+			r.flow.unfollow = context.AfterFunc(req.Context(), func() { r.flow.cancel(context.Cause(req.Context())) })
 		}
-		r.whole.Body, r.whole.Request = r.stream, req
+		r.whole.Body, r.whole.Request = r.stream, &g.req
 		return r.whole, true
 	}
-	resp := r.resp
-	resp.Header = r.resp.Header.Clone()
-	resp.Trailer = r.resp.Trailer.Clone()
-	resp.TransferEncoding = append([]string(nil), r.resp.TransferEncoding...)
-	resp.Request = req
-	resp.Body = io.NopCloser(bytes.NewReader(r.body))
+	g.resp = r.resp
+	resp := &g.resp
+	if !alone {
+		resp.Header = r.resp.Header.Clone()
+		resp.Trailer = r.resp.Trailer.Clone()
+		resp.TransferEncoding = append([]string(nil), r.resp.TransferEncoding...)
+	}
+	g.body.Reset(r.body)
+	resp.Request, resp.Body = &g.req, io.NopCloser(&g.body)
 	if req.Method != http.MethodHead {
 		resp.ContentLength = int64(len(r.body))
 	}
-	return &resp, true
+	return resp, true
 }
 
 // discard closes a stream that nobody takes.
@@ -225,8 +308,10 @@ func (r *reply) failure() *ResponseError {
 	return &ResponseError{StatusCode: r.resp.StatusCode, Header: r.resp.Header, Body: r.body}
 }
 
-// encodeReply is a reply's stored form.
-func encodeReply(value any) stored.Answer {
+// replies are the stored form of requests' results.
+type replies struct{}
+
+func (replies) encode(value any) stored.Answer {
 	r := value.(*reply)
 	if r.stream != nil {
 		return tombstone("the response is over the bound")
@@ -234,8 +319,7 @@ func encodeReply(value any) stored.Answer {
 	return stored.Answer{Kind: stored.Response, Status: r.resp.StatusCode, Header: r.resp.Header, Body: r.body}
 }
 
-// decodeReply is the inverse of encodeReply.
-func decodeReply(a stored.Answer) (any, error) {
+func (replies) decode(a stored.Answer) (any, error) {
 	if a.Kind != stored.Response {
 		return nil, errors.New("the record holds no HTTP response")
 	}

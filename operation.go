@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"reflect"
 	"strconv"
 	"sync/atomic"
@@ -31,7 +32,7 @@ type operation struct {
 	credentials [32]byte
 
 	policy Policy
-	origin string // whose retry budget; empty for functions
+	origin *url.URL // whose retry budget; nil for functions
 	// sendsKey: the requests carry the key, and the server honours it.
 	sendsKey bool
 	// repeatable: an attempt with an unknown outcome may be repeated, since
@@ -45,12 +46,11 @@ type operation struct {
 	header string
 	// wire is the key as the attempts write it. Set before the first.
 	wire string
-	// sending is the Key that the attempts carry, once there are any.
-	sending atomic.Value
+	// sending is the key that the attempts carry, once there are any.
+	sending atomic.Pointer[Key]
 
 	started time.Time
-	// template is the request that the attempts send, nil for a function. A
-	// tracer may add headers to it.
+	// template is the request that the attempts send, nil for a function.
 	template *http.Request
 	// headers are those that it had before a tracer added any.
 	headers http.Header
@@ -59,10 +59,24 @@ type operation struct {
 	// waited is how long its claim has waited for another owner.
 	waited time.Duration
 
-	try    func(ctx context.Context, key Key, timeout time.Duration) verdict
-	encode func(value any) stored.Answer
-	decode func(stored.Answer) (any, error)
+	work work
+	// bare is what it holds without a record, and run how far it has come: here
+	// because every operation needs one.
+	bare holding
+	run  progress
 }
+
+// work is what an operation carries out: a decorated function, or a request.
+type work interface {
+	// try makes one attempt.
+	try(ctx context.Context, key Key, timeout time.Duration) verdict
+	// encode is the stored form of a result that try had, and decode its inverse.
+	encode(value any) stored.Answer
+	decode(stored.Answer) (any, error)
+}
+
+// until is a context, or a flight, as far as it has a deadline.
+type until interface{ Deadline() (time.Time, bool) }
 
 // name sets the record's identity.
 func (op *operation) name() {
@@ -117,8 +131,10 @@ func (op *operation) failed(o Outcome, cause error) ending {
 		}
 		return op.failedAs(o, op.held.key, cause)
 	}
-	key, ok := op.sending.Load().(Key)
-	if !ok && op.named && (op.intent.Key != "" || !op.client.cfg.RandomKeys) {
+	var key Key
+	if sending := op.sending.Load(); sending != nil {
+		key = *sending
+	} else if op.named && (op.intent.Key != "" || !op.client.cfg.RandomKeys) {
 		key = op.newKey(0)
 	}
 	return op.failedAs(o, key, cause)
@@ -198,18 +214,18 @@ func (c *Client) share(ctx context.Context, op *operation) ending {
 	case !op.named && c.flights.closing():
 		return op.failed(OutcomeNotExecuted, ErrShutdown)
 	case !op.named:
-		return c.attempts(ctx, op, op.unstored(), ctx.Deadline)
+		return c.attempts(ctx, op, op.unstored(), ctx)
 	}
-	end, joined := c.flights.do(ctx, op, func(ctx context.Context, until func() (time.Time, bool)) (ending, func()) {
+	end, joined := c.flights.do(ctx, op, func(ctx context.Context, until until) (ending, func()) {
 		end, later := c.live(ctx, op, until)
-		if end.report.Source != SourceReplayed || len(end.attempts) > 0 {
+		if end.report.Source != SourceReplayed || end.tried {
 			end.origin = op.trace
 		}
 		return end, later
 	})
 	switch {
 	case joined:
-		end.attempts, end.waited = nil, 0
+		end.attempts, end.tried, end.waited = nil, false, 0
 		if end.report.Source == SourceExecuted {
 			end.report.Source = SourceJoined
 		}
@@ -224,7 +240,7 @@ func (c *Client) share(ctx context.Context, op *operation) ending {
 }
 
 // live is the life of a named intent: claim, attempts, settle.
-func (c *Client) live(ctx context.Context, op *operation, until func() (time.Time, bool)) (ending, func()) {
+func (c *Client) live(ctx context.Context, op *operation, until until) (ending, func()) {
 	if c.cfg.Store == nil {
 		return c.attempts(ctx, op, op.unstored(), until), nil
 	}
@@ -239,18 +255,19 @@ func (c *Client) live(ctx context.Context, op *operation, until func() (time.Tim
 		return end, nil
 	}
 	ctx, lost := context.WithCancelCause(ctx)
-	defer lost(nil)
 	h.keep(ctx, c, func() { lost(ErrLeaseLost) })
 	settled := false
 	defer func() {
 		if !settled { // a hook, or the store, has panicked
 			h.keeper.Stop()
 			c.release(ctx, h.owner, keystore.ReleaseParams{How: keystore.Abandon})
+			lost(nil)
 		}
 	}()
 	end := c.attempts(ctx, op, h, until)
 	later := c.settle(ctx, op, h, &end)
 	settled = true
+	end.after(func() { lost(nil) })
 	return end, later
 }
 
@@ -260,7 +277,8 @@ func (op *operation) unstored() *holding {
 		return op.held
 	}
 	key := op.newKey(0)
-	return &holding{key: key, wire: op.spell(key), expires: op.expiry(time.Now(), 0)}
+	op.bare = holding{key: key, wire: op.spell(key), expires: op.expiry(time.Now(), 0)}
+	return &op.bare
 }
 
 // spell is how the key is written in the header: as the caller did, or as the

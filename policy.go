@@ -3,6 +3,7 @@ package idem
 import (
 	"fmt"
 	"math"
+	"net/url"
 	"sync"
 	"time"
 
@@ -115,7 +116,8 @@ type budgets struct {
 }
 
 // take takes a retry, if there is one left.
-func (b *budgets) take(origin string) bool {
+func (b *budgets) take(of *url.URL) bool {
+	origin := budgetOf(of)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open[origin] >= b.size {
@@ -129,12 +131,24 @@ func (b *budgets) take(origin string) bool {
 }
 
 // refund gives one back.
-func (b *budgets) refund(origin string) {
+func (b *budgets) refund(of *url.URL) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(b.open) == 0 {
+		return
+	}
+	origin := budgetOf(of)
 	if b.open[origin] > 1 {
 		b.open[origin]--
 	} else {
 		delete(b.open, origin)
 	}
+}
+
+// budgetOf is the name of a budget: that of an origin, or that of all functions.
+func budgetOf(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return originOf(u)
 }

@@ -2,6 +2,7 @@ package idem
 
 import (
 	"math"
+	"net/url"
 	"testing"
 	"time"
 )
@@ -65,35 +66,36 @@ func TestDelaysSpread(t *testing.T) {
 
 func TestBudgets(t *testing.T) {
 	b := budgets{size: 3}
+	one, two, none := &url.URL{Scheme: "https", Host: "one"}, &url.URL{Scheme: "https", Host: "two"}, (*url.URL)(nil)
 	for range 3 {
-		if !b.take("a") {
+		if !b.take(one) {
 			t.Fatal("spent too early")
 		}
 	}
-	if b.take("a") {
+	if b.take(one) {
 		t.Error("a fourth retry")
 	}
-	if !b.take("b") {
+	if !b.take(two) {
 		t.Error("another origin's budget is spent")
 	}
-	b.refund("a")
-	if !b.take("a") || b.take("a") {
+	b.refund(one)
+	if !b.take(one) || b.take(one) {
 		t.Error("one refund gives one retry")
 	}
 	for range 10 { // more than were taken
-		b.refund("a")
-		b.refund("b")
-		b.refund("c")
+		b.refund(one)
+		b.refund(two)
+		b.refund(none)
 	}
 	if len(b.open) != 0 {
 		t.Errorf("full budgets are kept: %v", b.open)
 	}
 	for range 3 {
-		if !b.take("a") {
+		if !b.take(one) {
 			t.Fatal("refunds overfill or lose the budget")
 		}
 	}
-	if b.take("a") {
+	if b.take(one) {
 		t.Error("refunds overfill the budget")
 	}
 }

@@ -256,7 +256,7 @@ func (op *operation) answered(key Key, answer stored.Answer) ending {
 	if answer.Kind == stored.Tombstone {
 		return op.failedAs(OutcomeExecuted, key, fmt.Errorf("%w: %s", ErrResultNotRetained, answer.Reason))
 	}
-	value, err := op.decode(answer)
+	value, err := op.work.decode(answer)
 	if err != nil {
 		return op.failedAs(OutcomeExecuted, key, fmt.Errorf("%w: %w", ErrResultLost, err))
 	}

@@ -147,7 +147,7 @@ func (op *operation) resolved(res Resolution) (a stored.Answer, err error) {
 		if got := reflect.TypeOf(res.Value); got != op.resultType {
 			return a, fmt.Errorf("it gave a value of type %v; the function's result is a %v", got, op.resultType)
 		}
-		return op.encode(res.Value), nil
+		return op.work.encode(res.Value), nil
 	case res.Value != nil || res.Status != 0:
 		return a, errors.New("it gave a result of the wrong kind; a request needs Status, a function Value")
 	}

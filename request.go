@@ -220,9 +220,8 @@ func readAll(req *http.Request, n int64) ([]byte, error) {
 // anything else where nobody knows.
 func readUpTo(r io.Reader, n, size int64) ([]byte, error) {
 	const most = 64 << 10 // of what somebody else says
-	r = io.LimitReader(r, n)
 	if size <= 0 || size >= n {
-		return io.ReadAll(r)
+		return io.ReadAll(io.LimitReader(r, n))
 	}
 	b := make([]byte, 0, min(size, most)+1) // one more, to see the end
 	for len(b) < cap(b) {
@@ -235,7 +234,7 @@ func readUpTo(r io.Reader, n, size int64) ([]byte, error) {
 			return b, err
 		}
 	}
-	rest, err := io.ReadAll(r)
+	rest, err := io.ReadAll(io.LimitReader(r, n-int64(len(b))))
 	return append(b, rest...), err
 }
 
@@ -248,26 +247,29 @@ func localFault(req *http.Request) Outcome {
 	return OutcomeRejected
 }
 
-// templateOf is what the attempts copy: the request without its body, and
-// without anything that the caller may change while a flight goes on.
-func templateOf(req *http.Request) *http.Request {
+// templateOf is what the attempts copy. A flight may go on when its callers have
+// left, who can then change their requests, and a tracer adds headers: these
+// need a copy.
+func (c *Client) templateOf(req *http.Request, named bool) *http.Request {
+	if !named && !c.watch.Traces() {
+		return req
+	}
 	t := req.Clone(context.Background())
 	if t.Header == nil {
 		t.Header = make(http.Header)
 	}
-	t.Body, t.GetBody, t.Response, t.TransferEncoding = nil, nil, nil, nil
-	//lint:ignore SA1019 it is cleared, not used: the context has superseded it
-	t.Cancel = nil
+	t.Body, t.Response = nil, nil
 	return t
 }
 
-// setBody gives a request the frozen body.
-func setBody(req *http.Request, body []byte) {
+// setBody gives a request the frozen body. net/http knows a bytes.Reader, and
+// sends it together with the header.
+func setBody(req *http.Request, body *bytes.Reader) {
 	req.Body, req.ContentLength = http.NoBody, 0
-	if len(body) == 0 {
+	if body.Len() == 0 {
 		return
 	}
-	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	req.Body, req.ContentLength = io.NopCloser(body), int64(body.Len())
 	if len(req.Trailer) > 0 {
 		req.ContentLength = -1 // HTTP/1 has trailers only after chunks
 	}

@@ -45,6 +45,7 @@ type ending struct {
 	report   Report
 	err      *Error
 	attempts []Attempt
+	tried    bool
 	// hop: a redirect that http.Client takes up under the same key: the call
 	// ends, the intent goes on. Its record is not settled.
 	hop  bool
@@ -75,7 +76,8 @@ func (e ending) discard() {
 type progress struct {
 	op       *operation
 	held     *holding
-	attempts []Attempt
+	attempts []Attempt // for an observer
+	tried    bool
 	number   int // attempts that count
 	sends    int
 	unknown  bool // an attempt of this call, or of the record, was: it sticks
@@ -87,16 +89,17 @@ type progress struct {
 
 // attempts makes attempts until one settles the operation or no further one
 // can help or is allowed. until is the callers' deadline.
-func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until func() (time.Time, bool)) ending {
+func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until until) ending {
 	p := op.policy
 	overall := time.Now().Add(p.Overall)
 	var delay func() time.Duration // most calls need none
-	run := &progress{op: op, held: h, unknown: h.unknown}
+	run := &op.run
+	*run = progress{op: op, held: h, unknown: h.unknown}
 	op.wire = h.wire
-	op.sending.Store(h.key)
+	op.sending.Store(&h.key)
 	// limit is the deadline for attempts; it changes as callers join.
 	limit := func() time.Time {
-		if d, ok := until(); ok && d.Before(overall) {
+		if d, ok := until.Deadline(); ok && d.Before(overall) {
 			return d
 		}
 		return overall
@@ -215,12 +218,12 @@ func (run *progress) try(next started, timeout, wait time.Duration) (v verdict) 
 	defer func() {
 		a.Duration = time.Since(began)
 		run.op.client.watch.EndAttempt(next.ctx, next.told, a)
-		if returned {
+		if returned && run.op.client.watch != nil {
 			run.attempts = append(run.attempts, a)
 		}
 	}()
-	v = run.op.try(next.ctx, run.held.key, timeout)
-	returned = true
+	v = run.op.work.try(next.ctx, run.held.key, timeout)
+	returned, run.tried = true, true
 	run.number = next.number
 	run.sends += v.sends
 	if v.outcome == OutcomeUnknown && !v.hop || v.resent && v.outcome != OutcomeExecuted {
@@ -260,7 +263,7 @@ func (run *progress) end(cause error, retryAfter time.Duration) ending {
 	case run.unknown, run.busy && outcome != OutcomeInFlight:
 		outcome = OutcomeUnknown // what was at work may have come to its end
 	}
-	end := ending{attempts: run.attempts, value: v.value, hop: v.hop, redirect: v.redirect, waited: run.op.waited + run.waited,
+	end := ending{attempts: run.attempts, tried: run.tried, value: v.value, hop: v.hop, redirect: v.redirect, waited: run.op.waited + run.waited,
 		report: Report{Key: run.held.key, Outcome: outcome, Attempts: run.number, WireSends: run.sends}}
 	if outcome == OutcomeExecuted && cause == nil {
 		end.report.Source = SourceExecuted

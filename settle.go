@@ -85,7 +85,7 @@ func (c *Client) settlement(op *operation, h *holding, end ending) func(context.
 	case OutcomeExecuted:
 		answer := tombstone("the server did not keep the answer")
 		if end.err == nil {
-			answer = op.encode(end.value)
+			answer = op.work.encode(end.value)
 		}
 		answer.Origin = op.trace
 		return func(ctx context.Context) error {

@@ -20,7 +20,7 @@ func (t *transport) sign(req *http.Request, body []byte, timeout time.Duration) 
 	ctx, cancel := context.WithTimeout(req.Context(), timeout)
 	defer cancel()
 	signed := req.Clone(ctx)
-	setBody(signed, body)
+	setBody(signed, bytes.NewReader(body))
 	signed.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	err := recovered(func() error { return sign(signed) })
 	if err == nil {

@@ -1,14 +1,14 @@
 package idem
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
-
-	"github.com/idem-go/idem/internal/keyctx"
 )
 
 // Transport returns a RoundTripper that carries requests out by way of base;
@@ -53,14 +53,22 @@ const deadlineMargin = 10 * time.Millisecond
 // redirect, under which name its request went out. It travels in the context
 // of Response.Request, which the next hop can reach.
 type trail struct {
-	report Report
-	url    *url.URL
-	origin string
-	op     *operation
-	held   *holding
+	context.Context // of the caller's request
+	report          Report
+	url             *url.URL
+	op              *operation
+	held            *holding
 }
 
 type trailKey struct{}
+
+// Value adds the trail itself to the context.
+func (t *trail) Value(k any) any {
+	if k == (trailKey{}) {
+		return t
+	}
+	return t.Context.Value(k)
+}
 
 // ReportOf tells how Transport obtained a response; the zero Report for one
 // that did not come from it.
@@ -162,6 +170,61 @@ type carriedKey struct{}
 // RoundTripper below: layers do not repeat each other's attempts.
 func carried(ctx context.Context) bool { return ctx.Value(carriedKey{}) != nil }
 
+// keyedRequest is a request that is carried out under a key.
+type keyedRequest struct {
+	operation
+	replies
+	transport *transport
+	body      []byte
+	last      verdict
+}
+
+func (k *keyedRequest) try(ctx context.Context, key Key, timeout time.Duration) verdict {
+	k.last.discard()
+	k.last = k.transport.send(ctx, k.template, k.body, key, k.wire, timeout)
+	return k.last
+}
+
+// unkeyedRequest is a request that is repeated without a key.
+type unkeyedRequest struct {
+	operation
+	replies
+	transport *transport
+	body      []byte
+	// rest is a body that is not kept, of the given size: it is sent once.
+	rest io.ReadCloser
+	size int64
+	// strayed: it has been led to another origin, which its credentials are not for.
+	strayed bool
+	last    verdict
+}
+
+func (u *unkeyedRequest) try(ctx context.Context, _ Key, timeout time.Duration) verdict {
+	u.last.discard()
+	t, cfg := u.transport, &u.client.cfg
+	x := newExchange(ctx, u.template, "")
+	if !u.strayed {
+		var ok bool
+		if u.last, ok = t.sign(&x.req, u.body, timeout); !ok {
+			return u.last
+		}
+	}
+	x.setBody(u.body)
+	if u.rest != nil {
+		x.req.Body, x.req.ContentLength, x.req.GetBody = u.rest, u.size, nil
+	}
+	s := x.send(t.base, timeout, cfg.MaxResult, func(status int) bool {
+		return u.rest == nil && judgeStatus(status, false).retry
+	})
+	if s.reply != nil && (len(u.body) > 0 || u.rest != nil) {
+		s.reply.from = u.template.URL
+	}
+	u.last = judgeExchange(s, cfg.Contract, false)
+	u.last.hop = false // http.Client goes on, and nothing is held meanwhile
+	u.last.retry = u.last.retry && u.rest == nil
+	return u.last
+}
+
 // refuse closes the request's body and returns a local fault.
 func (t *transport) refuse(req *http.Request, in Intent, err error) error {
 	closeBody(req)
@@ -188,8 +251,10 @@ func (t *transport) ended(req *http.Request, op *operation, end ending) error {
 func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled string) (*http.Response, error) {
 	c := t.client
 	honoured := !c.cfg.Contract.Unkeyed
-	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), http: true,
-		sendsKey: honoured, repeatable: honoured || idempotent(req.Method), encode: encodeReply, decode: decodeReply}
+	k := &keyedRequest{transport: t, operation: operation{client: c, policy: c.cfg.Policy, origin: req.URL, http: true,
+		sendsKey: honoured, repeatable: honoured || idempotent(req.Method)}}
+	op := &k.operation
+	op.work = k
 	switch {
 	case b != nil:
 		op.intent = b.Intent
@@ -206,7 +271,7 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 		// It goes on under the name of the first request.
 		op.intent, op.scope, op.held = first.op.intent, first.op.scope, first.held
 		op.named, op.id, op.fingerprint = first.op.named, first.op.id, first.op.fingerprint
-		if originOf(req.URL) != first.origin {
+		if originOf(req.URL) != originOf(first.url) {
 			closeBody(req)
 			return nil, t.ended(req, op, op.failedAs(OutcomeUnknown, first.report.Key, ErrCrossOrigin))
 		}
@@ -219,7 +284,7 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 		if errors.Is(err, errNoPlace) && !op.named && b == nil && !hop {
 			// Nobody has named it, and a key has no place in it.
 			req = req.Clone(req.Context())
-			setBody(req, body)
+			setBody(req, bytes.NewReader(body))
 			if around != nil {
 				return t.aside(around, req)
 			}
@@ -241,19 +306,13 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 	if err != nil {
 		return nil, t.ended(req, op, op.failed(localFault(req), err))
 	}
-	op.template = templateOf(req)
-	var last verdict
-	op.try = func(ctx context.Context, key Key, timeout time.Duration) verdict {
-		last.discard()
-		last = t.send(ctx, op.template, body, key, op.wire, timeout)
-		return last
-	}
+	op.template, k.body = c.templateOf(req, op.named), body
 	end := t.carryOut(req.Context(), op)
 	if b != nil && end.report.Outcome == OutcomeRejected {
 		b.release()
 	}
 	if around != nil && !end.hop {
-		around.exchanged(end.exchange(&last))
+		around.exchanged(end.exchange(&k.last))
 	}
 	return t.answer(req, op, end)
 }
@@ -262,9 +321,10 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 // replace the *Error by its own timeout.
 func (t *transport) carryOut(ctx context.Context, op *operation) ending {
 	if d, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, d.Add(-deadlineMargin))
-		defer cancel()
+		ctx, cancel := context.WithDeadline(ctx, d.Add(-deadlineMargin))
+		end := t.client.carryOut(ctx, op)
+		end.after(cancel)
+		return end
 	}
 	return t.client.carryOut(ctx, op)
 }
@@ -316,9 +376,9 @@ func (t *transport) nameByField(op *operation, req *http.Request, body []byte) e
 
 // send makes one attempt. wire is the key as it is written.
 func (t *transport) send(ctx context.Context, template *http.Request, body []byte, key Key, wire string, timeout time.Duration) verdict {
-	cfg := t.client.cfg
-	ctx = context.WithValue(keyctx.With(ctx, string(key)), carriedKey{}, true)
-	req := template.Clone(ctx)
+	cfg := &t.client.cfg
+	x := newExchange(ctx, template, key)
+	req := &x.req
 	deleteHeader(req.Header, cfg.Contract.Header)
 	var err error
 	switch {
@@ -334,10 +394,10 @@ func (t *transport) send(ctx context.Context, template *http.Request, body []byt
 	if v, ok := t.sign(req, body, timeout); !ok {
 		return v
 	}
-	setBody(req, body)
-	s := exchange(req, t.base, timeout, cfg.MaxResult, func(int) bool { return true })
+	x.setBody(body)
+	s := x.send(t.base, timeout, cfg.MaxResult, nil)
 	if s.reply != nil {
-		s.reply.trail = &trail{url: template.URL, origin: originOf(template.URL)}
+		s.reply.from = template.URL
 	}
 	return judgeExchange(s, cfg.Contract, !cfg.Contract.Unkeyed)
 }
@@ -346,41 +406,17 @@ func (t *transport) send(ctx context.Context, template *http.Request, body []byt
 // method allows that. Its final response is not read ahead.
 func (t *transport) unkeyed(req *http.Request) (*http.Response, error) {
 	c := t.client
-	op := &operation{client: c, policy: c.cfg.Policy, origin: originOf(req.URL), repeatable: idempotent(req.Method)}
-	body, rest, err := freezePart(req, c.cfg.MaxRequest)
-	if err != nil {
+	u := &unkeyedRequest{transport: t, operation: operation{client: c, policy: c.cfg.Policy, origin: req.URL, repeatable: idempotent(req.Method)}}
+	op := &u.operation
+	op.work = u
+	var err error
+	if u.body, u.rest, err = freezePart(req, c.cfg.MaxRequest); err != nil {
 		return nil, t.ended(req, op, op.failed(localFault(req), err))
 	}
-	op.template = templateOf(req)
-	strayed := strays(req) // whose credentials are for the first origin
-	var last verdict
-	op.try = func(ctx context.Context, _ Key, timeout time.Duration) verdict {
-		last.discard()
-		out := op.template.Clone(ctx)
-		if !strayed {
-			var ok bool
-			if last, ok = t.sign(out, body, timeout); !ok {
-				return last
-			}
-		}
-		setBody(out, body)
-		if rest != nil {
-			out.Body, out.ContentLength, out.GetBody = rest, req.ContentLength, nil
-		}
-		s := exchange(out, t.base, timeout, c.cfg.MaxResult, func(status int) bool {
-			return rest == nil && judgeStatus(status, false).retry
-		})
-		if s.reply != nil && (len(body) > 0 || rest != nil) {
-			s.reply.trail = &trail{url: op.template.URL, origin: op.origin}
-		}
-		last = judgeExchange(s, c.cfg.Contract, false)
-		last.hop = false // http.Client goes on, and nothing is held meanwhile
-		last.retry = last.retry && rest == nil
-		return last
-	}
+	op.template, u.size, u.strayed = c.templateOf(req, false), req.ContentLength, strays(req)
 	end := t.carryOut(req.Context(), op)
-	if rest != nil && end.report.Attempts == 0 {
-		_ = rest.Close()
+	if u.rest != nil && end.report.Attempts == 0 {
+		_ = u.rest.Close()
 	}
 	return t.answer(req, op, end)
 }
@@ -395,12 +431,11 @@ func (t *transport) answer(req *http.Request, op *operation, end ending) (*http.
 	if r == nil {
 		return nil, &Error{Outcome: end.report.Outcome, Key: end.report.Key, Cause: ErrResultLost}
 	}
-	tr := &trail{report: end.report}
+	tr := trail{report: end.report}
 	if end.hop {
-		*tr = *r.trail
-		tr.report, tr.op, tr.held = end.report, op, end.held
+		tr.url, tr.op, tr.held = r.from, op, end.held
 	}
-	resp, ok := r.response(req.WithContext(context.WithValue(req.Context(), trailKey{}, tr)))
+	resp, ok := r.response(req, tr, !op.named && end.err == nil)
 	if !ok && end.err != nil {
 		return nil, end.err
 	} else if !ok {

@@ -1,7 +1,7 @@
 package idem
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,7 +16,7 @@ func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error
 	}
 	cfg := t.client.cfg
 	first := trailOf(req.Response)
-	if first != nil && originOf(req.URL) != first.origin {
+	if first != nil && originOf(req.URL) != originOf(first.url) {
 		closeBody(req)
 		return nil, t.unsent(req, a.op.failedAs(OutcomeUnknown, a.key, ErrCrossOrigin).err)
 	}
@@ -52,14 +52,14 @@ func (t *transport) within(a *attempt, req *http.Request) (*http.Response, error
 	if !v.hop {
 		a.exchanged(v)
 	}
-	tr := &trail{origin: originOf(req.URL), report: Report{Key: a.key, Outcome: v.outcome, Attempts: 1, WireSends: v.sends}}
-	resp, _ := r.response(req.WithContext(context.WithValue(req.Context(), trailKey{}, tr)))
+	tr := trail{url: req.URL, report: Report{Key: a.key, Outcome: v.outcome, Attempts: 1, WireSends: v.sends}}
+	resp, _ := r.response(req, tr, v.err == nil)
 	return resp, nil
 }
 
 // traced sends the request, as a tracer sees it.
 func (t *transport) traced(req *http.Request, body []byte, a *attempt) verdict {
-	template, began, seen := templateOf(req), time.Now(), Attempt{Number: 1, Err: ErrGoexit}
+	template, began, seen := t.client.templateOf(req, false), time.Now(), Attempt{Number: 1, Err: ErrGoexit}
 	ctx, told := t.client.watch.StartAttempt(req.Context(), seen, template)
 	defer func() {
 		seen.Duration = time.Since(began)
@@ -98,7 +98,7 @@ func (t *transport) aside(a *attempt, req *http.Request) (*http.Response, error)
 			return nil, t.unsent(req, a.op.failedAs(v.outcome, a.key, v.err).err)
 		}
 		if rest == nil {
-			setBody(out, body)
+			setBody(out, bytes.NewReader(body))
 		} else {
 			out.Body = rest
 		}
@@ -120,7 +120,7 @@ func (t *transport) aside(a *attempt, req *http.Request) (*http.Response, error)
 // attempt, as an exchange of that attempt. last is its last attempt, which only
 // a call that made attempts may look at: else they may be going on.
 func (e ending) exchange(last *verdict) (v verdict) {
-	if len(e.attempts) > 0 {
+	if e.tried {
 		v = *last
 	}
 	v.outcome, v.sends, v.err = e.report.Outcome, e.report.WireSends, nil

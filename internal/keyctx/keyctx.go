@@ -5,15 +5,16 @@ package keyctx
 
 import "context"
 
-type ctxKey struct{}
+// Key is the name of the key in a context: a string.
+type Key struct{}
 
 // With returns a context in which key is the key being executed.
 func With(ctx context.Context, key string) context.Context {
-	return context.WithValue(ctx, ctxKey{}, key)
+	return context.WithValue(ctx, Key{}, key)
 }
 
 // From returns the key that With put there, or "".
 func From(ctx context.Context) string {
-	key, _ := ctx.Value(ctxKey{}).(string)
+	key, _ := ctx.Value(Key{}).(string)
 	return key
 }

@@ -1,0 +1,37 @@
+package idem
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a stream is read within is freed with its end, everything else at once.
+func TestFreeAfterStream(t *testing.T) {
+	freed := 0
+	free := func() { freed++ }
+	ending{}.after(free)
+	ending{value: &reply{}}.after(free)
+	if freed != 2 {
+		t.Errorf("freed %d contexts without a stream, want 2", freed)
+	}
+
+	x := &exchange{cancel: func(error) {}}
+	x.timer = time.NewTimer(time.Hour)
+	x.in = gapReader{body: io.NopCloser(strings.NewReader("abc")), timer: x.timer, gap: 1 << 40, cancel: x.cancel}
+	end := ending{value: &reply{stream: &x.in, flow: &x.in}}
+	end.after(free)
+	end.after(free)
+	if freed != 2 {
+		t.Fatal("freed before the stream has ended")
+	}
+	if _, err := io.ReadAll(&x.in); err != nil || freed != 4 {
+		t.Errorf("%d contexts are free at the stream's end, want 4; %v", freed, err)
+	}
+
+	ending{value: &reply{stream: io.NopCloser(nil)}}.after(free)
+	if freed != 4 {
+		t.Error("freed under another protocol")
+	}
+}
