@@ -35,10 +35,10 @@ func (op *operation) expiry(now time.Time, age time.Duration) time.Time {
 	return now.Add(c.cfg.Contract.Retention - c.margin() - age)
 }
 
-// expired tells whether an attempt that is sent after wait may find its key
+// expired tells whether an attempt that is sent by then may find its key
 // forgotten.
-func (h *holding) expired(wait time.Duration) bool {
-	return !h.expires.IsZero() && time.Until(h.expires) <= wait
+func (h *holding) expired(by time.Time) bool {
+	return !h.expires.IsZero() && !by.Before(h.expires)
 }
 
 func errExpires(c *Client) error {

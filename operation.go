@@ -180,6 +180,9 @@ func (c *Client) carryOut(ctx context.Context, op *operation) (end ending) {
 
 // begin notes when the operation began, and tells a tracer.
 func (c *Client) begin(ctx context.Context, op *operation) context.Context {
+	if c.watch == nil {
+		return ctx
+	}
 	op.started = time.Now()
 	if c.watch.Traces() {
 		ctx, op.trace = c.watch.Start(ctx, Event{Half: "client", Scope: op.scope, Started: op.started}, op.template)

@@ -28,7 +28,7 @@ func checkRequest(req *http.Request) error {
 	case req.Method != "" && !isToken(req.Method):
 		return fmt.Errorf("%w: the method %q is no token", ErrInvalidIntent, req.Method)
 	}
-	if hasControl(u.RequestURI()) || hasControl(req.Host) {
+	if hasControl(u.Opaque) || hasControl(u.EscapedPath()) || hasControl(u.RawQuery) || hasControl(req.Host) {
 		return fmt.Errorf("%w: the URL or the host has a control character", ErrInvalidIntent)
 	}
 	for name := range req.Trailer {
@@ -46,7 +46,7 @@ func checkHeader(h http.Header) error {
 			return fmt.Errorf("%w: the header name %q is no token", ErrInvalidIntent, name)
 		}
 		for _, v := range values {
-			if hasControl(strings.ReplaceAll(v, "\t", "")) {
+			if hasControl(v) && hasControl(strings.ReplaceAll(v, "\t", "")) {
 				return fmt.Errorf("%w: the header %s has a control character", ErrInvalidIntent, name)
 			}
 		}
@@ -55,15 +55,24 @@ func checkHeader(h http.Header) error {
 }
 
 func hasControl(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }) >= 0
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] == 0x7f {
+			return true
+		}
+	}
+	return false
 }
 
 // isToken tells whether s is a token of RFC 9110 5.6.2.
 func isToken(s string) bool {
-	const others = "!#$%&'*+-.^_`|~"
-	return s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(others, r)
-	}) < 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-':
+		case strings.IndexByte("!#$%&'*+.^_`|~", c) < 0:
+			return false
+		}
+	}
+	return s != ""
 }
 
 // headerKey reads a key that the caller has put into the contract's header, in

@@ -108,8 +108,10 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 	for {
 		// Before anything is checked: a tracer may take its time.
 		next := run.start(ctx, wait)
-		var timeout time.Duration
-		switch err := h.check(ctx); {
+		err := h.check(ctx)
+		now := time.Now()
+		timeout := min(p.AttemptTimeout, limit().Sub(now))
+		switch {
 		case err != nil:
 			run.unknown = true // another owner may be sending by now
 			run.cancel(next, err)
@@ -117,11 +119,10 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 		case ctx.Err() != nil:
 			run.cancel(next, ctx.Err())
 			return run.stop(ctx, 0)
-		case h.expired(0):
+		case h.expired(now):
 			run.cancel(next, errExpires(c))
 			return run.end(errExpires(c), 0)
-		}
-		if timeout = min(p.AttemptTimeout, time.Until(limit())); timeout <= 0 {
+		case timeout <= 0:
 			run.cancel(next, errNoTime)
 			return run.end(errNoTime, 0)
 		}
@@ -153,7 +154,7 @@ func (c *Client) attempts(ctx context.Context, op *operation, h *holding, until 
 			run.hurried = true
 			wait = 0
 		}
-		if h.expired(wait) {
+		if h.expired(time.Now().Add(wait)) {
 			return run.end(errExpires(c), v.wait)
 		}
 		if time.Until(limit()) <= wait {
@@ -211,27 +212,35 @@ func (run *progress) cancel(next started, err error) {
 
 // try makes one attempt and takes note of it.
 func (run *progress) try(next started, timeout, wait time.Duration) (v verdict) {
-	began := time.Now()
-	a := Attempt{Number: next.number, Wait: wait, Err: ErrGoexit}
-	returned := false
-	// In a defer, since a function may end this goroutine.
-	defer func() {
-		a.Duration = time.Since(began)
-		run.op.client.watch.EndAttempt(next.ctx, next.told, a)
-		if returned && run.op.client.watch != nil {
-			run.attempts = append(run.attempts, a)
-		}
-	}()
-	v = run.op.work.try(next.ctx, run.held.key, timeout)
-	returned, run.tried = true, true
-	run.number = next.number
+	if run.op.client.watch == nil {
+		v = run.op.work.try(next.ctx, run.held.key, timeout)
+	} else {
+		v = run.watched(next, timeout, wait)
+	}
+	run.tried, run.number = true, next.number
 	run.sends += v.sends
 	if v.outcome == OutcomeUnknown && !v.hop || v.resent && v.outcome != OutcomeExecuted {
 		run.unknown = true
 	}
 	run.busy = run.busy || v.outcome == OutcomeInFlight && (run.op.named || !v.bare)
 	run.last = v
-	a.Outcome, a.Status, a.Replayed, a.Err = v.outcome, v.status, v.replayed, v.err
+	return v
+}
+
+// watched makes an attempt that an observer is to know of.
+func (run *progress) watched(next started, timeout, wait time.Duration) (v verdict) {
+	a, began, returned := Attempt{Number: next.number, Wait: wait, Err: ErrGoexit}, time.Now(), false
+	// In a defer, since a function may end this goroutine.
+	defer func() {
+		a.Duration = time.Since(began)
+		if returned {
+			a.Outcome, a.Status, a.Replayed, a.Err = v.outcome, v.status, v.replayed, v.err
+			run.attempts = append(run.attempts, a)
+		}
+		run.op.client.watch.EndAttempt(next.ctx, next.told, a)
+	}()
+	v = run.op.work.try(next.ctx, run.held.key, timeout)
+	returned = true
 	return v
 }
 

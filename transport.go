@@ -176,13 +176,11 @@ type keyedRequest struct {
 	replies
 	transport *transport
 	body      []byte
-	last      verdict
 }
 
 func (k *keyedRequest) try(ctx context.Context, key Key, timeout time.Duration) verdict {
-	k.last.discard()
-	k.last = k.transport.send(ctx, k.template, k.body, key, k.wire, timeout)
-	return k.last
+	k.run.last.discard()
+	return k.transport.send(ctx, k.template, k.body, key, k.wire, timeout)
 }
 
 // unkeyedRequest is a request that is repeated without a key.
@@ -196,17 +194,15 @@ type unkeyedRequest struct {
 	size int64
 	// strayed: it has been led to another origin, which its credentials are not for.
 	strayed bool
-	last    verdict
 }
 
 func (u *unkeyedRequest) try(ctx context.Context, _ Key, timeout time.Duration) verdict {
-	u.last.discard()
+	u.run.last.discard()
 	t, cfg := u.transport, &u.client.cfg
 	x := newExchange(ctx, u.template, "")
 	if !u.strayed {
-		var ok bool
-		if u.last, ok = t.sign(&x.req, u.body, timeout); !ok {
-			return u.last
+		if v, ok := t.sign(&x.req, u.body, timeout); !ok {
+			return v
 		}
 	}
 	x.setBody(u.body)
@@ -219,10 +215,10 @@ func (u *unkeyedRequest) try(ctx context.Context, _ Key, timeout time.Duration) 
 	if s.reply != nil && (len(u.body) > 0 || u.rest != nil) {
 		s.reply.from = u.template.URL
 	}
-	u.last = judgeExchange(s, cfg.Contract, false)
-	u.last.hop = false // http.Client goes on, and nothing is held meanwhile
-	u.last.retry = u.last.retry && u.rest == nil
-	return u.last
+	v := judgeExchange(s, cfg.Contract, false)
+	v.hop = false // http.Client goes on, and nothing is held meanwhile
+	v.retry = v.retry && u.rest == nil
+	return v
 }
 
 // refuse closes the request's body and returns a local fault.
@@ -312,7 +308,7 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 		b.release()
 	}
 	if around != nil && !end.hop {
-		around.exchanged(end.exchange(&k.last))
+		around.exchanged(end.exchange(&k.run.last))
 	}
 	return t.answer(req, op, end)
 }
