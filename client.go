@@ -97,6 +97,8 @@ type Client struct {
 	budgets budgets
 	waiters *await.Waiters
 	watch   *watch.Watch[Event, Attempt]
+	// credentials are the headers that tell who asks.
+	credentials []string
 }
 
 // New returns a client. It opens nothing and starts nothing. The error is
@@ -126,6 +128,7 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Store != nil {
 		c.waiters = await.New(cfg.Store)
 	}
+	c.credentials = append([]string{"Authorization", "Cookie"}, cfg.Contract.Credentials...)
 	c.watch = watch.New[Event, Attempt](cfg.Observer)
 	return c, nil
 }

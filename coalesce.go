@@ -20,10 +20,11 @@ type flight struct {
 	cancel context.CancelCauseFunc
 
 	delivered chan struct{} // closed when end is set
-	ended     chan struct{} // closed when the record is settled too
 	end       ending
+	later     func() // what is left to do then, nil if the record is settled
 
 	// Guarded by flights.mu.
+	ended    chan struct{} // closed when the record is settled too; nil if nobody waits for that
 	callers  int
 	endless  bool      // one of the callers had no deadline
 	deadline time.Time // the latest of the others'
@@ -47,13 +48,9 @@ type flights struct {
 	quitOnce sync.Once
 }
 
-// call is what a flight carries out. It returns what the callers are told and,
-// if the record could not be settled yet, what is left to do after that.
-type call func(ctx context.Context, until until) (ending, func())
-
 // do carries op out in a flight of its own, or joins the one that runs.
-func (fs *flights) do(ctx context.Context, op *operation, run call) (end ending, joined bool) {
-	f, joined, refused := fs.board(ctx, op, run)
+func (fs *flights) do(ctx context.Context, op *operation) (end ending, joined bool) {
+	f, joined, refused := fs.board(ctx, op)
 	if refused != nil {
 		return *refused, false
 	}
@@ -70,7 +67,7 @@ func (fs *flights) do(ctx context.Context, op *operation, run call) (end ending,
 
 // board makes the caller one of those who wait for a flight: the running one
 // if there is one, else a new one. Or it tells how the caller is refused.
-func (fs *flights) board(ctx context.Context, op *operation, run call) (f *flight, joined bool, refused *ending) {
+func (fs *flights) board(ctx context.Context, op *operation) (f *flight, joined bool, refused *ending) {
 	refuse := func(o Outcome, err error) (*flight, bool, *ending) {
 		end := op.failed(o, err)
 		if f != nil {
@@ -92,7 +89,7 @@ func (fs *flights) board(ctx context.Context, op *operation, run call) (f *fligh
 			return refuse(OutcomeNotExecuted, ErrShutdown)
 		}
 		if !joined {
-			f = fs.start(ctx, op, run)
+			f = fs.start(ctx, op)
 		}
 		if !f.dying && !f.fruitless {
 			if err := f.admits(op); err != nil {
@@ -103,9 +100,12 @@ func (fs *flights) board(ctx context.Context, op *operation, run call) (f *fligh
 			fs.mu.Unlock()
 			return f, joined, nil
 		}
-		fs.mu.Unlock()
 		// There is nothing to share in, but its record is not settled yet.
 		// Afterwards a new flight continues from that.
+		if f.ended == nil {
+			f.ended = make(chan struct{})
+		}
+		fs.mu.Unlock()
 		select {
 		case <-f.ended:
 		case <-ctx.Done():
@@ -141,57 +141,54 @@ func (f *flight) enter(ctx context.Context) {
 }
 
 // start puts a new flight in the map. flights.mu is held.
-func (fs *flights) start(ctx context.Context, op *operation, run call) *flight {
-	f := &flight{op: op, delivered: make(chan struct{}), ended: make(chan struct{})}
+func (fs *flights) start(ctx context.Context, op *operation) *flight {
+	f := &flight{op: op, delivered: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	fs.running[op.id] = f
-	go fs.fly(f, run)
+	go fs.fly(f)
 	return f
 }
 
-// fly is the flight's goroutine. The function that it carries out runs behind
-// protect, so a panic or Goexit here comes from a store or a hook; it must
-// neither leave callers waiting nor kill the process.
-func (fs *flights) fly(f *flight, run call) {
+// fly is the flight's goroutine. A function that it carries out may end it, and
+// a store or a hook may panic: neither may leave callers waiting, nor kill the
+// process.
+func (fs *flights) fly(f *flight) {
 	defer fs.remove(f)
-	var end ending
-	var later func()
-	err := ErrGoexit
+	returned := false
 	defer func() {
-		if err != nil {
-			end = f.op.failed(OutcomeUnknown, err)
+		if v := recover(); v != nil {
+			f.end = f.op.failed(OutcomeUnknown, &PanicError{Value: v, Stack: debug.Stack()})
+		} else if !returned && f.end.err == nil {
+			f.end = f.op.exited()
 		}
-		end.after(func() { f.cancel(nil) })
-		fs.deliver(f, end, later == nil)
-		if later != nil {
-			_ = recovered(func() error { later(); return nil })
+		if f.end.report.Source != SourceReplayed || f.end.tried {
+			f.end.origin = f.op.trace
+		}
+		f.end.after(f.cancel)
+		fs.deliver(f)
+		if f.later != nil {
+			_ = recovered(func() error { f.later(); return nil })
 		}
 	}()
-	err = recovered(func() error {
-		end, later = run(f.ctx, deadline{fs, f})
-		return nil
-	})
+	f.op.client.live(f)
+	returned = true
 }
 
-// deadline is that of a flight: the latest of its callers'.
-type deadline struct {
-	fs *flights
-	f  *flight
-}
-
-func (d deadline) Deadline() (time.Time, bool) {
-	d.fs.mu.Lock()
-	defer d.fs.mu.Unlock()
-	return d.f.deadline, !d.f.endless
+// Deadline is the latest of the callers'.
+func (f *flight) Deadline() (time.Time, bool) {
+	fs := &f.op.client.flights
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return f.deadline, !f.endless
 }
 
 // deliver gives every caller the end of the flight. A settled one leaves the
 // map in the same moment: who calls after having been told starts afresh.
-func (fs *flights) deliver(f *flight, end ending, settled bool) {
+func (fs *flights) deliver(f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	f.end, f.fruitless = end, end.err != nil
-	if settled {
+	f.fruitless = f.end.err != nil
+	if f.later == nil {
 		fs.drop(f)
 	}
 	close(f.delivered)
@@ -199,7 +196,7 @@ func (fs *flights) deliver(f *flight, end ending, settled bool) {
 		f.leaving.Stop()
 	}
 	if f.callers == 0 {
-		end.discard()
+		f.end.discard()
 	}
 }
 
@@ -240,7 +237,9 @@ func (fs *flights) remove(f *flight) {
 // drop takes an ended flight out of the map. fs.mu is held.
 func (fs *flights) drop(f *flight) {
 	delete(fs.running, f.op.id)
-	close(f.ended)
+	if f.ended != nil {
+		close(f.ended)
+	}
 	if fs.idle != nil && len(fs.running) == 0 {
 		close(fs.idle)
 	}
@@ -288,18 +287,6 @@ func (fs *flights) cancelAll() {
 		f.dying = true
 		f.cancel(ErrShutdown)
 	}
-}
-
-// protect runs fn on a goroutine of its own and turns a panic or a Goexit in
-// it into an error.
-func protect(fn func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		err := ErrGoexit
-		defer func() { done <- err }()
-		err = recovered(fn)
-	}()
-	return <-done
 }
 
 // recovered runs fn and turns a panic in it into an error.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"time"
 
 	"github.com/idem-go/idem/internal/canon"
@@ -178,20 +179,20 @@ func encodeResult[T any](encode func(any) ([]byte, error), v *T) ([]byte, error)
 	return b, err
 }
 
-func (f *function[T]) try(caller context.Context, key Key, timeout time.Duration) verdict {
-	run := &attempt{Context: caller, op: &f.operation, key: key, outer: attemptFrom(caller)}
-	ctx, cancel := context.WithTimeout(run, timeout)
+func (f *function[T]) try(caller context.Context, key Key, timeout time.Duration) (v verdict) {
+	a := &attempt{Context: caller, op: &f.operation, key: key, outer: attemptFrom(caller)}
+	ctx, cancel := context.WithTimeout(a, timeout)
 	defer cancel()
 	var value T
-	guard := recovered
-	if f.named {
-		guard = protect
-	}
-	err := guard(func() (err error) {
-		value, err = f.call(ctx, key)
-		return err
-	})
-	v := run.judge(caller, ctx, err)
-	v.value = value
+	err := ErrGoexit
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+		v = a.judge(caller, ctx, err)
+		v.value = value
+		f.run.last = v // where the function has ended this goroutine, nobody gets v
+	}()
+	value, err = f.call(ctx, key)
 	return v
 }

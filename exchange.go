@@ -170,7 +170,7 @@ type gapReader struct {
 	// unfollow undoes what ends it together with the caller who has it.
 	unfollow func() bool
 	// ends are what the contexts around the exchange are freed by.
-	ends []func()
+	ends []context.CancelCauseFunc
 }
 
 // end frees the exchange.
@@ -181,7 +181,7 @@ func (g *gapReader) end() {
 	}
 	g.cancel(nil)
 	for _, free := range g.ends {
-		free()
+		free(nil)
 	}
 }
 
@@ -203,14 +203,14 @@ func (g *gapReader) Close() error {
 
 // after frees a context that the call was made in: now, or when the stream that
 // is left to the caller has come to its end.
-func (e ending) after(free func()) {
+func (e ending) after(free context.CancelCauseFunc) {
 	if r, ok := e.value.(*reply); ok && r.stream != nil {
 		if r.flow != nil { // else it has been switched to another protocol, and has no end
 			r.flow.ends = append(r.flow.ends, free)
 		}
 		return
 	}
-	free()
+	free(nil)
 }
 
 // reply is a response as it was read. It does not change, and every caller who

@@ -10,7 +10,7 @@ import (
 // What a stream is read within is freed with its end, everything else at once.
 func TestFreeAfterStream(t *testing.T) {
 	freed := 0
-	free := func() { freed++ }
+	free := func(error) { freed++ }
 	ending{}.after(free)
 	ending{value: &reply{}}.after(free)
 	if freed != 2 {

@@ -38,7 +38,7 @@ func DeriveKey(parts ...string) Key {
 	if len(parts) == 0 {
 		return ""
 	}
-	b := []byte("idem key 1")
+	b := append(make([]byte, 0, 256), "idem key 1"...) // which need not be on the heap
 	for _, p := range parts {
 		if p == "" {
 			return ""

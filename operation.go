@@ -169,7 +169,7 @@ func (c *Client) carryOut(ctx context.Context, op *operation) (end ending) {
 	// and may end it.
 	defer func() {
 		if !ended {
-			end = op.failed(OutcomeUnknown, ErrGoexit)
+			end = op.exited()
 		}
 		c.tell(ctx, op, end)
 	}()
@@ -219,13 +219,7 @@ func (c *Client) share(ctx context.Context, op *operation) ending {
 	case !op.named:
 		return c.attempts(ctx, op, op.unstored(), ctx)
 	}
-	end, joined := c.flights.do(ctx, op, func(ctx context.Context, until until) (ending, func()) {
-		end, later := c.live(ctx, op, until)
-		if end.report.Source != SourceReplayed || end.tried {
-			end.origin = op.trace
-		}
-		return end, later
-	})
+	end, joined := c.flights.do(ctx, op)
 	switch {
 	case joined:
 		end.attempts, end.tried, end.waited = nil, false, 0
@@ -242,20 +236,29 @@ func (c *Client) share(ctx context.Context, op *operation) ending {
 	return end
 }
 
-// live is the life of a named intent: claim, attempts, settle.
-func (c *Client) live(ctx context.Context, op *operation, until until) (ending, func()) {
+// live is the life of a named intent: claim, attempts, settle. It sets the
+// flight's end, and what is left to do after that.
+func (c *Client) live(f *flight) {
 	if c.cfg.Store == nil {
-		return c.attempts(ctx, op, op.unstored(), until), nil
+		f.end = c.attempts(f.ctx, f.op, f.op.unstored(), f)
+		return
 	}
+	c.recorded(f)
+}
+
+// recorded is the life of an intent that has a record.
+func (c *Client) recorded(f *flight) {
+	op, ctx := f.op, f.ctx
 	h, answered := c.hold(ctx, op)
 	if h == nil {
 		answered.waited = op.waited
-		return answered, answered.undo
+		f.end, f.later = answered, answered.undo
+		return
 	}
 	if h.storeErr != nil {
-		end := c.attempts(ctx, op, h, until)
-		end.storeErr = h.storeErr
-		return end, nil
+		f.end = c.attempts(ctx, op, h, f)
+		f.end.storeErr = h.storeErr
+		return
 	}
 	ctx, lost := context.WithCancelCause(ctx)
 	h.keep(ctx, c, func() { lost(ErrLeaseLost) })
@@ -267,11 +270,29 @@ func (c *Client) live(ctx context.Context, op *operation, until until) (ending, 
 			lost(nil)
 		}
 	}()
-	end := c.attempts(ctx, op, h, until)
-	later := c.settle(ctx, op, h, &end)
-	settled = true
-	end.after(func() { lost(nil) })
-	return end, later
+	settle := func() {
+		f.later = c.settle(ctx, op, h, &f.end)
+		settled = true
+		f.end.after(lost)
+	}
+	defer func() {
+		if op.run.trying != 0 {
+			f.end = op.exited()
+			settle()
+		}
+	}()
+	f.end = c.attempts(ctx, op, h, f)
+	settle()
+}
+
+// exited is the ending of an operation whose function has ended its goroutine.
+func (op *operation) exited() ending {
+	run := &op.run
+	if run.trying == 0 {
+		return op.failed(OutcomeUnknown, ErrGoexit)
+	}
+	run.note(run.last)
+	return run.end(nil, 0)
 }
 
 // unstored is what an operation without a record holds: its key.

@@ -153,3 +153,15 @@ func (op *operation) resolved(res Resolution) (a stored.Answer, err error) {
 	}
 	return tombstone("Recover told no result"), nil
 }
+
+// protect runs fn on a goroutine of its own and turns a panic or a Goexit in
+// it into an error.
+func protect(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		err := ErrGoexit
+		defer func() { done <- err }()
+		err = recovered(fn)
+	}()
+	return <-done
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
@@ -79,12 +80,7 @@ func isToken(s string) bool {
 // whatever case it is spelled, and returns it as it stands there too: what the
 // caller wrote is what is sent. A header without any value is none.
 func headerKey(h http.Header, c Contract) (key Key, spelled string, err error) {
-	var lines []string
-	for name, values := range h {
-		if strings.EqualFold(name, c.Header) {
-			lines = append(lines, values...)
-		}
-	}
+	lines := linesOf(h, c.Header)
 	switch {
 	case len(lines) == 0:
 		return "", "", nil
@@ -121,20 +117,36 @@ func originOf(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// credentialsOf is a digest of who asks. It never leaves the process.
-func credentialsOf(h http.Header, c Contract) [32]byte {
-	d := sha256.New()
-	for _, name := range append([]string{"Authorization", "Cookie"}, c.Credentials...) {
-		var lines []string
-		for n, values := range h {
-			if strings.EqualFold(n, name) { // it goes out in any spelling
-				lines = append(lines, values...)
-			}
+// credentialsOf is a digest of who asks, by the named headers. It never leaves
+// the process.
+func credentialsOf(h http.Header, names []string) [32]byte {
+	text := make([]byte, 0, 512) // which need not be on the heap
+	for _, name := range names {
+		lines := linesOf(h, name) // it goes out in any spelling
+		if len(lines) > 1 {
+			lines = slices.Sorted(slices.Values(lines))
 		}
-		slices.Sort(lines)
-		fmt.Fprintf(d, "%q %q\n", name, lines)
+		text = binary.AppendUvarint(text, uint64(len(lines)))
+		for _, line := range lines {
+			text = append(binary.AppendUvarint(text, uint64(len(line))), line...)
+		}
 	}
-	return [32]byte(d.Sum(nil))
+	return sha256.Sum256(text)
+}
+
+// linesOf are the lines of a header in whatever case it is spelled. They are
+// read only.
+func linesOf(h http.Header, name string) (lines []string) {
+	for n, values := range h {
+		switch {
+		case !strings.EqualFold(n, name):
+		case lines == nil:
+			lines = slices.Clip(values)
+		default:
+			lines = append(lines, values...)
+		}
+	}
+	return lines
 }
 
 // fingerprintOf is the fingerprint of a request, with the intent's payload

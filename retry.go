@@ -78,6 +78,7 @@ type progress struct {
 	held     *holding
 	attempts []Attempt // for an observer
 	tried    bool
+	trying   int // the number of the attempt under way, 0 if there is none
 	number   int // attempts that count
 	sends    int
 	unknown  bool // an attempt of this call, or of the record, was: it sticks
@@ -212,35 +213,40 @@ func (run *progress) cancel(next started, err error) {
 
 // try makes one attempt and takes note of it.
 func (run *progress) try(next started, timeout, wait time.Duration) (v verdict) {
+	run.last.discard()
+	run.last, run.trying = verdict{}, next.number
 	if run.op.client.watch == nil {
 		v = run.op.work.try(next.ctx, run.held.key, timeout)
 	} else {
 		v = run.watched(next, timeout, wait)
 	}
-	run.tried, run.number = true, next.number
+	run.note(v)
+	return v
+}
+
+// note takes note of what the attempt under way proves.
+func (run *progress) note(v verdict) {
+	run.tried, run.number, run.trying = true, run.trying, 0
 	run.sends += v.sends
 	if v.outcome == OutcomeUnknown && !v.hop || v.resent && v.outcome != OutcomeExecuted {
 		run.unknown = true
 	}
 	run.busy = run.busy || v.outcome == OutcomeInFlight && (run.op.named || !v.bare)
 	run.last = v
-	return v
 }
 
 // watched makes an attempt that an observer is to know of.
 func (run *progress) watched(next started, timeout, wait time.Duration) (v verdict) {
-	a, began, returned := Attempt{Number: next.number, Wait: wait, Err: ErrGoexit}, time.Now(), false
+	began := time.Now()
+	v.err = ErrGoexit
 	// In a defer, since a function may end this goroutine.
 	defer func() {
-		a.Duration = time.Since(began)
-		if returned {
-			a.Outcome, a.Status, a.Replayed, a.Err = v.outcome, v.status, v.replayed, v.err
-			run.attempts = append(run.attempts, a)
-		}
+		a := Attempt{Number: next.number, Outcome: v.outcome, Status: v.status, Replayed: v.replayed, Err: v.err,
+			Wait: wait, Duration: time.Since(began)}
+		run.attempts = append(run.attempts, a)
 		run.op.client.watch.EndAttempt(next.ctx, next.told, a)
 	}()
 	v = run.op.work.try(next.ctx, run.held.key, timeout)
-	returned = true
 	return v
 }
 

@@ -179,7 +179,6 @@ type keyedRequest struct {
 }
 
 func (k *keyedRequest) try(ctx context.Context, key Key, timeout time.Duration) verdict {
-	k.run.last.discard()
 	return k.transport.send(ctx, k.template, k.body, key, k.wire, timeout)
 }
 
@@ -197,7 +196,6 @@ type unkeyedRequest struct {
 }
 
 func (u *unkeyedRequest) try(ctx context.Context, _ Key, timeout time.Duration) verdict {
-	u.run.last.discard()
 	t, cfg := u.transport, &u.client.cfg
 	x := newExchange(ctx, u.template, "")
 	if !u.strayed {
@@ -291,7 +289,7 @@ func (t *transport) keyed(req *http.Request, b *boundIntent, key Key, spelled st
 		err = op.checkKey()
 	}
 	if op.named { // else it has nobody to be compared with
-		op.credentials = credentialsOf(req.Header, c.cfg.Contract)
+		op.credentials = credentialsOf(req.Header, c.credentials)
 	}
 	if err == nil && !hop && (op.named || b != nil) {
 		op.fingerprint, err = fingerprintOf(req, body, op.intent.Payload)
@@ -319,7 +317,7 @@ func (t *transport) carryOut(ctx context.Context, op *operation) ending {
 	if d, ok := ctx.Deadline(); ok {
 		ctx, cancel := context.WithDeadline(ctx, d.Add(-deadlineMargin))
 		end := t.client.carryOut(ctx, op)
-		end.after(cancel)
+		end.after(func(error) { cancel() })
 		return end
 	}
 	return t.client.carryOut(ctx, op)

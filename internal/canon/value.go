@@ -23,7 +23,7 @@ const maxWalk = 10_000
 // omitzero. What Marshal refuses (NaN, cycles) is returned with its error wrapped.
 func Value(v any) ([32]byte, error) {
 	if v == nil {
-		return JSON([]byte("null")), nil
+		return null, nil
 	}
 	t := reflect.TypeOf(v)
 	if refused := planOf(t, false).refused; refused != nil {
@@ -38,6 +38,8 @@ func Value(v any) ([32]byte, error) {
 	}
 	return JSON(text), nil
 }
+
+var null = JSON([]byte("null"))
 
 // plan is what a type alone tells about its values.
 type plan struct {
