@@ -39,10 +39,9 @@ type exchange struct {
 	url  url.URL
 	body bytes.Reader
 
-	cancel context.CancelCauseFunc
-	timer  *time.Timer // cancels it
-	late   timeoutError
-	trace  httptrace.ClientTrace
+	waits wait
+	late  timeoutError
+	trace httptrace.ClientTrace
 	// How often net/http looked for a connection and how often it got one. A
 	// request is proven never to have been sent when it looked and never got
 	// one; nothing else proves it.
@@ -99,15 +98,16 @@ func (x *exchange) setBody(body []byte) {
 // want, is left to be read by the caller; a nil ahead wants all.
 func (x *exchange) send(base http.RoundTripper, timeout time.Duration, limit int, ahead func(status int) bool) (s sent) {
 	ctx, cancel := context.WithCancelCause(x.Context)
-	x.cancel, x.late.after = cancel, timeout
-	x.timer = time.AfterFunc(timeout, x.timedOut)
+	x.late.after = timeout
+	x.waits = wait{limit: timeout, late: &x.late, cancel: cancel}
+	x.waits.begin()
 	x.trace.GetConn = func(string) { x.getConn.Add(1) }
 	x.trace.GotConn = func(httptrace.GotConnInfo) { x.gotConn.Add(1) }
 	x.Context = httptrace.WithClientTrace(ctx, &x.trace)
 	defer func() {
 		s.getConn, s.gotConn = int(x.getConn.Load()), int(x.gotConn.Load())
 		if s.err != nil {
-			x.timer.Stop()
+			x.waits.stop()
 			if context.Cause(ctx) == error(&x.late) {
 				s.err = fmt.Errorf("%w: %w", &x.late, s.err)
 			}
@@ -124,8 +124,8 @@ func (x *exchange) send(base http.RoundTripper, timeout time.Duration, limit int
 	if resp.Body == nil { // as http.Client takes it
 		resp.Body = http.NoBody
 	}
-	x.timer.Stop()
-	x.in = gapReader{body: resp.Body, timer: x.timer, gap: timeout, cancel: cancel}
+	x.waits.end()
+	x.in = gapReader{body: resp.Body, waits: &x.waits}
 	x.reply = reply{resp: *resp, whole: resp}
 	x.reply.resp.Body, x.reply.resp.Request = nil, nil
 	s.reply = &x.reply
@@ -157,16 +157,10 @@ func (x *exchange) send(base http.RoundTripper, timeout time.Duration, limit int
 	return s
 }
 
-// timedOut ends the exchange when its time is up.
-func (x *exchange) timedOut() { x.cancel(&x.late) }
-
-// gapReader reads a body whose every read may take gap at most.
+// gapReader reads a body, each read within the time of a wait.
 type gapReader struct {
 	body  io.ReadCloser
-	timer *time.Timer // cancels the exchange
-	gap   time.Duration
-
-	cancel context.CancelCauseFunc
+	waits *wait
 	// unfollow undoes what ends it together with the caller who has it.
 	unfollow func() bool
 	// ends are what the contexts around the exchange are freed by.
@@ -175,20 +169,20 @@ type gapReader struct {
 
 // end frees the exchange.
 func (g *gapReader) end() {
-	g.timer.Stop()
+	g.waits.stop()
 	if g.unfollow != nil {
 		g.unfollow()
 	}
-	g.cancel(nil)
+	g.waits.cancel(nil)
 	for _, free := range g.ends {
 		free(nil)
 	}
 }
 
 func (g *gapReader) Read(p []byte) (int, error) {
-	g.timer.Reset(g.gap)
+	g.waits.begin()
 	n, err := g.body.Read(p)
-	g.timer.Stop()
+	g.waits.end()
 	if err != nil {
 		g.end()
 	}
@@ -249,7 +243,7 @@ func (r *reply) response(req *http.Request, from trail, alone bool) (*http.Respo
 			return nil, false
 		}
 		if r.flow != nil {
-			r.flow.unfollow = context.AfterFunc(req.Context(), func() { r.flow.cancel(context.Cause(req.Context())) })
+			r.flow.unfollow = context.AfterFunc(req.Context(), func() { r.flow.waits.cancel(context.Cause(req.Context())) })
 		}
 		r.whole.Body, r.whole.Request = r.stream, &g.req
 		return r.whole, true

@@ -17,9 +17,9 @@ func TestFreeAfterStream(t *testing.T) {
 		t.Errorf("freed %d contexts without a stream, want 2", freed)
 	}
 
-	x := &exchange{cancel: func(error) {}}
-	x.timer = time.NewTimer(time.Hour)
-	x.in = gapReader{body: io.NopCloser(strings.NewReader("abc")), timer: x.timer, gap: 1 << 40, cancel: x.cancel}
+	var x exchange
+	x.waits = wait{limit: time.Hour, cancel: func(error) {}}
+	x.in = gapReader{body: io.NopCloser(strings.NewReader("abc")), waits: &x.waits}
 	end := ending{value: &reply{stream: &x.in, flow: &x.in}}
 	end.after(free)
 	end.after(free)
