@@ -48,35 +48,32 @@ type flights struct {
 	quitOnce sync.Once
 }
 
-// do carries op out in a flight of its own, or joins the one that runs.
-func (fs *flights) do(ctx context.Context, op *operation) (end ending, joined bool) {
-	f, joined, refused := fs.board(ctx, op)
-	if refused != nil {
-		return *refused, false
+// do carries op out in a flight of its own, or joins the one that runs. Its end,
+// like others on this path, is written where it is wanted: a crowd of callers
+// that join has small stacks.
+func (fs *flights) do(ctx context.Context, op *operation, end *ending) (joined bool) {
+	f, joined := fs.board(ctx, op, end)
+	if f == nil {
+		return false
 	}
 	select {
 	case <-f.delivered:
-		return f.end, joined
+		*end = f.end
+		return joined
 	case <-ctx.Done():
 	}
 	if fs.leave(f) {
-		return f.end, joined
+		*end = f.end
+	} else {
+		f.op.fail(end, OutcomeUnknown, stopCause(ctx))
 	}
-	return f.op.failed(OutcomeUnknown, stopCause(ctx)), joined
+	return joined
 }
 
 // board makes the caller one of those who wait for a flight: the running one
-// if there is one, else a new one. Or it tells how the caller is refused.
-func (fs *flights) board(ctx context.Context, op *operation) (f *flight, joined bool, refused *ending) {
-	refuse := func(o Outcome, err error) (*flight, bool, *ending) {
-		end := op.failed(o, err)
-		if f != nil {
-			if key := f.op.sending.Load(); key != nil { // what the intent goes out under now
-				end = op.failedAs(o, *key, err)
-			}
-		}
-		return nil, false, &end
-	}
+// if there is one, else a new one. Or it sets the end of a caller who is refused,
+// and returns nil.
+func (fs *flights) board(ctx context.Context, op *operation, end *ending) (f *flight, joined bool) {
 	for {
 		fs.mu.Lock()
 		f, joined = fs.running[op.id]
@@ -84,9 +81,11 @@ func (fs *flights) board(ctx context.Context, op *operation) (f *flight, joined 
 			fs.mu.Unlock()
 			if joined {
 				// What the running call will have done is not known yet.
-				return refuse(OutcomeUnknown, ErrShutdown)
+				op.failBeside(f, end, OutcomeUnknown, ErrShutdown)
+			} else {
+				op.fail(end, OutcomeNotExecuted, ErrShutdown)
 			}
-			return refuse(OutcomeNotExecuted, ErrShutdown)
+			return nil, false
 		}
 		if !joined {
 			f = fs.start(ctx, op)
@@ -94,11 +93,12 @@ func (fs *flights) board(ctx context.Context, op *operation) (f *flight, joined 
 		if !f.dying && !f.fruitless {
 			if err := f.admits(op); err != nil {
 				fs.mu.Unlock()
-				return refuse(OutcomeRejected, err)
+				op.failBeside(f, end, OutcomeRejected, err)
+				return nil, false
 			}
 			f.enter(ctx)
 			fs.mu.Unlock()
-			return f, joined, nil
+			return f, joined
 		}
 		// There is nothing to share in, but its record is not settled yet.
 		// Afterwards a new flight continues from that.
@@ -109,7 +109,8 @@ func (fs *flights) board(ctx context.Context, op *operation) (f *flight, joined 
 		select {
 		case <-f.ended:
 		case <-ctx.Done():
-			return refuse(OutcomeUnknown, stopCause(ctx))
+			op.failBeside(f, end, OutcomeUnknown, stopCause(ctx))
+			return nil, false
 		}
 	}
 }

@@ -175,12 +175,12 @@ func (c Contract) validate() error {
 func (c Contract) Spell(k Key) string { return c.spell(c.form(k)) }
 
 // takes tells whether the key has only characters that the server takes.
-func (c Contract) takes(k Key) bool {
+func (c *Contract) takes(k Key) bool {
 	return c.KeyChars == "" || !strings.ContainsFunc(string(k), func(r rune) bool { return !strings.ContainsRune(c.KeyChars, r) })
 }
 
 // form is the form in which the server takes a key that idem has made.
-func (c Contract) form(k Key) Key {
+func (c *Contract) form(k Key) Key {
 	if c.Version4 && len(k) == 36 {
 		k = k[:14] + "4" + k[15:]
 	}
@@ -191,7 +191,7 @@ func (c Contract) form(k Key) Key {
 }
 
 // spell is how a key is written on the wire.
-func (c Contract) spell(k Key) string {
+func (c *Contract) spell(k Key) string {
 	if c.Field == "" && (c.Quoted || !k.bare()) {
 		return k.quoted()
 	}

@@ -90,7 +90,7 @@ func (op *operation) name() {
 
 // checkKey refuses a key that the server would not take.
 func (op *operation) checkKey() error {
-	contract := op.client.cfg.Contract
+	contract := &op.client.cfg.Contract
 	key := op.intent.Key
 	if key == "" { // of those that idem makes one is like another
 		key = contract.form("00000000-0000-4000-8000-000000000000")
@@ -140,6 +140,19 @@ func (op *operation) failed(o Outcome, cause error) ending {
 	return op.failedAs(o, key, cause)
 }
 
+// fail is failed where the end is wanted.
+func (op *operation) fail(end *ending, o Outcome, cause error) { *end = op.failed(o, cause) }
+
+// failBeside is fail for a call that can't share in a running flight: its intent
+// goes out under that one's key.
+func (op *operation) failBeside(f *flight, end *ending, o Outcome, cause error) {
+	if key := f.op.sending.Load(); key != nil {
+		*end = op.failedAs(o, *key, cause)
+		return
+	}
+	*end = op.failed(o, cause)
+}
+
 func (op *operation) failedAs(o Outcome, key Key, cause error) ending {
 	return ending{
 		report: Report{Key: key, Outcome: o},
@@ -173,7 +186,7 @@ func (c *Client) carryOut(ctx context.Context, op *operation) (end ending) {
 		}
 		c.tell(ctx, op, end)
 	}()
-	end = c.share(ctx, op)
+	c.share(ctx, op, &end)
 	ended = true
 	return end
 }
@@ -210,16 +223,19 @@ func (c *Client) tellWatch(ctx context.Context, op *operation, end ending) {
 }
 
 // share carries an operation out, or shares in the flight that does.
-func (c *Client) share(ctx context.Context, op *operation) ending {
+func (c *Client) share(ctx context.Context, op *operation, end *ending) {
 	switch {
 	case ctx.Err() != nil:
-		return op.failed(OutcomeNotExecuted, stopCause(ctx))
+		op.fail(end, OutcomeNotExecuted, stopCause(ctx))
+		return
 	case !op.named && c.flights.closing():
-		return op.failed(OutcomeNotExecuted, ErrShutdown)
+		op.fail(end, OutcomeNotExecuted, ErrShutdown)
+		return
 	case !op.named:
-		return c.attempts(ctx, op, op.unstored(), ctx)
+		c.alone(ctx, op, end)
+		return
 	}
-	end, joined := c.flights.do(ctx, op)
+	joined := c.flights.do(ctx, op, end)
 	switch {
 	case joined:
 		end.attempts, end.tried, end.waited = nil, false, 0
@@ -233,7 +249,11 @@ func (c *Client) share(ctx context.Context, op *operation) ending {
 		// Each caller may do with its error what it likes.
 		end.err = end.err.clone()
 	}
-	return end
+}
+
+// alone carries out what has no name to be shared under.
+func (c *Client) alone(ctx context.Context, op *operation, end *ending) {
+	*end = c.attempts(ctx, op, op.unstored(), ctx)
 }
 
 // live is the life of a named intent: claim, attempts, settle. It sets the
