@@ -18,6 +18,7 @@ import (
 func pgStores() []group {
 	alone := pgBackend("pgstore", 0, 16, false)
 	alone.stores[0].fresh = []check{ratio(byHand).within(1.10)}
+	alone.stores = append(alone.stores, variant{name: byStore + ", Batch", open: openPg(16, false, pgstore.Config{Batch: true})})
 	groups := slices.Concat(alone.groups(), pgBackend("pgstore, synchronous_commit=off", 0, 16, true).groups())
 	for _, of := range []struct {
 		conns int32

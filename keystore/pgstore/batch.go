@@ -3,24 +3,23 @@ package pgstore
 import (
 	"bytes"
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 )
 
-// Up to fewCalls it only takes longer to wait for one another. Beyond them the
-// server, and who waits, is better off with few large batches. The other two
-// bound a batch.
+// The server, and who waits, is better off with few large batches than with
+// many. The other two bound a batch.
 const (
-	fewCalls      = 8
 	maxBatches    = 2
 	maxBatch      = 128
 	maxBatchBytes = 1 << 20
 )
 
-// group lets calls travel together. A call that finds fewer than few under way
-// goes at once and alone. The others wait, for nothing but the return of
-// something that is under way: then all who wait go together, each record
-// once, unless limit batches are under way.
+// group lets calls travel together. A call that finds none under way goes at once.
+// The others wait, for nothing but the return of something that is under way:
+// then all who wait go together, each record once, unless limit batches are under
+// way.
 type group[C, A any] struct {
 	op string // names the operation in errors
 	// alone makes one call.
@@ -30,8 +29,8 @@ type group[C, A any] struct {
 	// whether the statement was carried out.
 	together func(context.Context, []*member[C, A]) error
 	// keep copies what the caller of a call may change when it has left.
-	keep       func(C) C
-	few, limit int
+	keep  func(C) C
+	limit int
 
 	mu             sync.Mutex
 	calls, batches int             // under way; the calls include those in batches
@@ -43,9 +42,9 @@ type member[C, A any] struct {
 	id   [32]byte
 	size int
 	call C
-	// done is closed when it is known what becomes of the call: it goes, and is
-	// under way alone; or its batch has returned, which has answered it, or has
-	// failed, or neither: then it is made alone.
+	// done is closed when it is known what becomes of the call: it goes by itself; or
+	// its batch has returned, which has answered it, or has failed, or neither: then
+	// it is made alone.
 	done     chan struct{}
 	goes     bool
 	answered bool
@@ -71,8 +70,12 @@ func (g *group[C, A]) do(ctx context.Context, id [32]byte, size int, call C) (A,
 	}
 	m := g.enter(id, size, call)
 	if m == nil {
-		defer g.pass()
-		return g.alone(ctx, call)
+		// Those who were answered together ask again together.
+		runtime.Gosched()
+		if m = g.accompany(id, size, call); m == nil {
+			return g.single(ctx, id, call)
+		}
+		g.pass()
 	}
 	select {
 	case <-m.done:
@@ -82,9 +85,23 @@ func (g *group[C, A]) do(ctx context.Context, id [32]byte, size int, call C) (A,
 	}
 	switch {
 	case m.goes:
-		defer g.pass()
+		return g.single(ctx, id, call)
 	case m.err != nil || m.answered:
 		return m.answer, m.err
+	}
+	return g.alone(ctx, call)
+}
+
+// single makes a call that is under way by itself. It is a batch too: those who
+// wait for its return must not wait for what only this call does.
+func (g *group[C, A]) single(ctx context.Context, id [32]byte, call C) (A, error) {
+	m := &member[C, A]{id: id, call: call}
+	err := func() error {
+		defer g.pass()
+		return g.together(ctx, []*member[C, A]{m})
+	}()
+	if err != nil || m.answered {
+		return m.answer, err
 	}
 	return g.alone(ctx, call)
 }
@@ -100,11 +117,24 @@ func (g *group[C, A]) enter(id [32]byte, size int, call C) *member[C, A] {
 	return nil // by now
 }
 
-// place makes a call one of those under way. Where they are too many, m waits.
+// accompany makes a call that may go at once one of those who wait, if there are
+// any: they would wait for its return.
+func (g *group[C, A]) accompany(id [32]byte, size int, call C) *member[C, A] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		return nil
+	}
+	m := &member[C, A]{id: id, size: size, call: g.keep(call), done: make(chan struct{})}
+	g.waiting = append(g.waiting, m)
+	return m
+}
+
+// place makes a call the one under way. Where there is one, m waits.
 func (g *group[C, A]) place(m *member[C, A]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.calls < g.few {
+	if g.calls == 0 {
 		g.calls++
 		return true
 	}
@@ -129,7 +159,7 @@ func (g *group[C, A]) leave(m *member[C, A]) {
 	}
 }
 
-// pass lets those who wait go where a call that was alone has returned.
+// pass lets those who wait go where a call that went by itself has returned.
 func (g *group[C, A]) pass() {
 	if b := g.next(1, 0); b != nil {
 		go g.travel(b)
@@ -152,7 +182,7 @@ func (g *group[C, A]) travel(b *batch[C, A]) {
 }
 
 // next lets those who wait go where calls, and the batch that they were, have
-// returned. One goes alone; several are a batch that is to travel.
+// returned. One goes by itself; several are a batch that is to travel.
 func (g *group[C, A]) next(calls, batches int) *batch[C, A] {
 	g.mu.Lock()
 	defer g.mu.Unlock()

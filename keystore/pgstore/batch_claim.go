@@ -62,7 +62,7 @@ func claimBatch() string {
 	excluded := strings.NewReplacer("$3", "excluded.fingerprint", "$4", "excluded.nonce", "$8", "excluded.id = ANY ($8::bytea[])",
 		"{lease_until}", "excluded.lease_until + (clock_timestamp() - excluded.since)",
 	).Replace(strings.ReplaceAll(regrantSQL, "{claimable}", claimableSQL))
-	arrays := "$1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bigint[], $6::bigint[], $7::boolean[], $9::bytea[], $10::bigint[]"
+	arrays := "(SELECT $1::bytea[]), (SELECT $2::bytea[]), (SELECT $3::bytea[]), (SELECT $4::bytea[]), (SELECT $5::bigint[]), (SELECT $6::bigint[]), (SELECT $7::boolean[]), (SELECT $9::bytea[]), (SELECT $10::bigint[])"
 	return strings.NewReplacer("{asked}", strings.ReplaceAll(askedSQL, "{arrays}", arrays),
 		"{claimable by q}", byQ, "{regrant}", excluded).Replace(claimBatchSQL)
 }

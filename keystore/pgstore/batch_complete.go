@@ -29,7 +29,7 @@ RETURNING r.id`
 
 func completeBatch() string {
 	byQ := strings.NewReplacer("$1", "q.id", "$2", "q.nonce", "$3", "q.token").Replace(ownedSQL)
-	arrays := "$1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bytea[]"
+	arrays := "(SELECT $1::bytea[]), (SELECT $2::bytea[]), (SELECT $3::bigint[]), (SELECT $4::bigint[]), (SELECT $5::bytea[])"
 	return strings.NewReplacer("{asked}", strings.ReplaceAll(askedSQL, "{arrays}", arrays), "{owned by q}", byQ).Replace(completeBatchSQL)
 }
 

@@ -23,25 +23,21 @@ const company = 3
 // once.
 func meet(s *Store) {
 	s.batches = true
-	s.claims.few, s.completes.few = 1, 1
 	s.claims.limit, s.completes.limit = 1, 1
 }
 
 // force makes a store send every Claim and Complete in a batch: one that would go
-// alone gets company. It returns the number of calls that batches have answered.
+// by itself gets company. It returns the number of calls that batches have
+// answered.
 func force(s *Store) *atomic.Int64 {
 	var n atomic.Int64
 	meet(s)
-	s.claims.alone = accompanied(&s.claims, &n, func(p keystore.ClaimParams) *claimMember {
-		return &claimMember{id: p.ID, call: p}
-	}, func() *claimMember {
+	s.claims.together = accompanied(s.claims.together, &n, func() *claimMember {
 		p := params()
 		p.Scope = [32]byte{1}
 		return &claimMember{id: p.ID, call: p}
 	})
-	s.completes.alone = accompanied(&s.completes, &n, func(c completion) *completeMember {
-		return &completeMember{id: c.owner.ID, call: c}
-	}, func() *completeMember {
+	s.completes.together = accompanied(s.completes.together, &n, func() *completeMember {
 		o := keystore.Owner{Nonce: [16]byte{1}, Token: 1}
 		rand.Read(o.ID[:])
 		return &completeMember{id: o.ID, call: completion{owner: o, retention: 1, result: []byte("a stranger's")}}
@@ -49,25 +45,21 @@ func force(s *Store) *atomic.Int64 {
 	return &n
 }
 
-// accompanied returns an alone that uses the group's together.
-func accompanied[C, A any](g *group[C, A], n *atomic.Int64, of func(C) *member[C, A], stranger func() *member[C, A]) func(context.Context, C) (A, error) {
-	alone := g.alone
-	return func(ctx context.Context, call C) (A, error) {
-		m := of(call)
-		members := []*member[C, A]{m}
+// accompanied returns a together in which nobody travels alone.
+func accompanied[C, A any](together func(context.Context, []*member[C, A]) error, n *atomic.Int64, stranger func() *member[C, A]) func(context.Context, []*member[C, A]) error {
+	return func(ctx context.Context, own []*member[C, A]) error {
+		members := slices.Clone(own)
 		for range company {
 			members = append(members, stranger())
 		}
 		slices.SortFunc(members, func(a, b *member[C, A]) int { return bytes.Compare(a.id[:], b.id[:]) })
-		err := g.together(ctx, members)
-		if err != nil {
-			return m.answer, err
+		err := together(ctx, members)
+		for _, m := range own {
+			if m.answered {
+				n.Add(1)
+			}
 		}
-		if !m.answered {
-			return alone(ctx, call)
-		}
-		n.Add(1)
-		return m.answer, nil
+		return err
 	}
 }
 

@@ -307,6 +307,21 @@ func TestBatchWaitsForNobody(t *testing.T) {
 	wait()
 }
 
+// So does it hold up one that went by itself, and not those who wait for that.
+func TestSingleCallHoldsNobodyUp(t *testing.T) {
+	store := meeting(t, newPool(t, serverURL))
+	p, q := params(), params()
+	tx := held(t, store, rival(p))
+	var waits sync.WaitGroup
+	waits.Go(func() { claim(t, store, p, keystore.Acquired) })
+	untilBlockedBy(t, store, tx)
+	claim(t, store, q, keystore.Acquired)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	waits.Wait()
+}
+
 // Who leaves a batch on its way leaves at once, and alone.
 func TestBatchMemberCancelled(t *testing.T) {
 	store := meeting(t, newPool(t, serverURL))

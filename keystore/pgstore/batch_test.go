@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -29,10 +30,10 @@ type trip struct {
 	calls []string
 }
 
-func newRoad(few, limit int) *road {
+func newRoad(limit int) *road {
 	r := &road{start: time.Now()}
 	r.group = group[string, string]{
-		op: "test", few: few, limit: limit, keep: func(s string) string { return "kept " + s },
+		op: "test", limit: limit, keep: func(s string) string { return "kept " + s },
 		alone: func(ctx context.Context, call string) (string, error) {
 			r.leaves(true, call)
 			return call, sleep(ctx)
@@ -42,7 +43,7 @@ func newRoad(few, limit int) *road {
 			for i, m := range members {
 				calls[i] = m.call
 			}
-			r.leaves(false, calls...)
+			r.leaves(len(members) == 1, calls...)
 			if err := sleep(ctx); err != nil {
 				return err
 			}
@@ -107,7 +108,7 @@ func (r *road) wants(t *testing.T, want ...trip) {
 func TestBatchLeaves(t *testing.T) {
 	t.Run("who waits goes together at a return, sorted", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRoad(1, 1)
+			r := newRoad(1)
 			for _, name := range []string{"d", "c", "b", "a"} {
 				r.call(t.Context(), name, 0, answered(t, name))
 			}
@@ -116,7 +117,7 @@ func TestBatchLeaves(t *testing.T) {
 	})
 	t.Run("one after another go alone at once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRoad(1, 1)
+			r := newRoad(1)
 			for _, name := range []string{"a", "b"} {
 				r.call(t.Context(), name, 0, answered(t, name))
 				r.callers.Wait()
@@ -126,49 +127,42 @@ func TestBatchLeaves(t *testing.T) {
 	})
 	t.Run("one who waits goes alone", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRoad(1, 1)
+			r := newRoad(1)
 			r.call(t.Context(), "a", 0, answered(t, "a"))
 			r.call(t.Context(), "b", 0, answered(t, "b"))
 			r.wants(t, trip{0, true, []string{"a"}}, trip{time.Second, true, []string{"b"}})
 		})
 	})
-	t.Run("few go at once", func(t *testing.T) {
+	t.Run("those who ask together go together", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRoad(2, 1)
-			r.call(t.Context(), "a", 0, answered(t, "a"))
-			time.Sleep(time.Second / 2)
-			for _, name := range []string{"b", "c", "d"} {
-				r.call(t.Context(), name, 0, answered(t, name))
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // or each could find that it is alone
+			r := newRoad(1)
+			for _, name := range []string{"a", "b", "c"} {
+				r.callers.Go(func() { _, _ = r.do(t.Context(), [32]byte{name[0]}, 0, name) })
 			}
-			r.wants(t, trip{0, true, []string{"a"}}, trip{time.Second / 2, true, []string{"b"}},
-				trip{time.Second, false, []string{"kept c", "kept d"}})
+			r.callers.Wait()
+			r.wants(t, trip{0, false, []string{"kept a", "kept b", "kept c"}})
 		})
 	})
 	t.Run("so many batches", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRoad(3, 2)
-			for i, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-				r.call(t.Context(), name, 0, answered(t, name))
-				if i < 3 {
-					time.Sleep(time.Second / 10)
+			r := newRoad(2)
+			for _, at := range []struct {
+				names string
+				pause time.Duration
+			}{{"a", time.Second / 10}, {"bcd", time.Second}, {"ef", time.Second / 10}, {"ghi", 0}} {
+				for _, name := range at.names {
+					r.call(t.Context(), string(name), 0, answered(t, string(name)))
 				}
+				time.Sleep(at.pause)
 			}
-			// Those who come while a batch is under way.
-			time.Sleep(time.Second / 2) // 0.8 s
-			time.Sleep(time.Second / 4)
-			r.call(t.Context(), "i", 0, answered(t, "i"))
-			r.call(t.Context(), "j", 0, answered(t, "j"))
-			time.Sleep(time.Second / 10)
-			r.call(t.Context(), "k", 0, answered(t, "k"))
-			r.wants(t, trip{0, true, []string{"a"}}, trip{time.Second / 10, true, []string{"b"}}, trip{time.Second / 5, true, []string{"c"}},
-				trip{time.Second, false, []string{"kept d", "kept e", "kept f", "kept g", "kept h"}},
-				trip{11 * time.Second / 10, false, []string{"kept i", "kept j"}}, // and not k, when c returns
-				trip{2 * time.Second, true, []string{"k"}})
+			r.wants(t, trip{0, true, []string{"a"}}, trip{time.Second, false, []string{"kept b", "kept c", "kept d"}},
+				trip{2 * time.Second, false, []string{"kept e", "kept f", "kept g", "kept h", "kept i"}})
 		})
 	})
 	t.Run("a record once per batch", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRoad(1, 1)
+			r := newRoad(1)
 			for _, name := range []string{"x", "a", "a", "b", "b", "a"} {
 				r.call(t.Context(), name, 0, answered(t, name))
 			}
@@ -178,7 +172,7 @@ func TestBatchLeaves(t *testing.T) {
 	})
 	t.Run("so many records", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRoad(1, 1)
+			r := newRoad(1)
 			want := []trip{{0, true, []string{"x"}}, {time.Second, false, nil}, {2 * time.Second, false, nil}}
 			r.call(t.Context(), "x", 0, answered(t, "x"))
 			for i := range maxBatch + 2 {
@@ -191,7 +185,7 @@ func TestBatchLeaves(t *testing.T) {
 	})
 	t.Run("so many bytes", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRoad(1, 1)
+			r := newRoad(1)
 			for name, size := range map[string]int{"x": 0} {
 				r.call(t.Context(), name, size, answered(t, name))
 			}
@@ -227,7 +221,7 @@ func TestBatchMemberLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRoad(1, 1)
+				r := newRoad(1)
 				ctx, cancel := context.WithTimeout(t.Context(), tt.patience)
 				defer cancel()
 				r.call(t.Context(), "a", 0, answered(t, "a"))
@@ -255,7 +249,7 @@ func TestBatchMemberLeaves(t *testing.T) {
 
 // Who gets a place and leaves in the same moment passes it on.
 func TestBatchPlaceIsPassedOn(t *testing.T) {
-	r := newRoad(1, 1)
+	r := newRoad(1)
 	g := &r.group
 	g.place(nil)
 	m := g.enter([32]byte{1}, 0, "leaves")
@@ -273,9 +267,12 @@ func TestBatchAnswers(t *testing.T) {
 	lost := errors.New("lost")
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRoad(1, 1)
+			r := newRoad(1)
 			together := r.together
 			r.together = func(ctx context.Context, members []*member[string, string]) error {
+				if len(members) == 1 {
+					return together(ctx, members)
+				}
 				if fails {
 					return errors.Join(together(ctx, nil), lost)
 				}

@@ -53,14 +53,12 @@ type Config struct {
 	// means keystore.MaxResult. Over it Complete answers keystore.ErrTooLarge.
 	// A smaller one than keystore.MaxResult is less than the contract promises.
 	MaxResult int
-	// Batch lets calls of Claim and Complete that are made while many of a Store's
-	// are under way wait for one of them to return, and then go together: up to 128
-	// records and 1 MiB in one statement and one commit. Each is answered as it
-	// would be alone. A call that finds fewer than eight of its kind under way, or
-	// half as many as the pool has connections, goes at once and alone, so nothing
-	// changes under low load. With 64 callers and more on a pool of 16, batches take
-	// half of the time of server and client; with about as many callers as
-	// connections they are a little slower. See docs/performance.md.
+	// Batch lets calls of Claim and Complete that are made while another of their kind
+	// is under way wait for that to return, and then go together: up to 128 records
+	// and 1 MiB in one statement and one commit. Each is answered as it would be
+	// alone. A call that finds none under way goes at once. Turn it on for a store
+	// that has ten callers and more at a time: 64 of them take a third of the time.
+	// With two to eight it is about even, or slower. See docs/performance.md.
 	//
 	// A caller whose context ends leaves its batch at once, and the others stay. So a
 	// batch has a context of its own, in which a tracer of the pool finds no
@@ -72,8 +70,7 @@ type Config struct {
 	// copy of its Meta or Result. A batch brings each call at most 64 KiB of Result,
 	// and a larger one is asked for again alone. Where the server refuses a batch, for
 	// whatever reason, or some record is held by a transaction for 200 ms, each call
-	// is made alone. Calls that wait alone for such a record keep the others waiting
-	// once there are eight.
+	// is made alone, and the others do not wait for it.
 	Batch bool
 }
 
@@ -153,13 +150,11 @@ func New(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	of := pool.Config()
 	//lint:ignore SA1019 who still uses it must not be surprised
 	s.batches = cfg.Batch && of.PrepareConn == nil && of.BeforeAcquire == nil
-	// Half of the pool is for each: who would wait for a connection waits for a batch.
-	few := max(1, min(fewCalls, int(of.MaxConns)/2))
 	s.claims = group[keystore.ClaimParams, answer]{
-		op: "claim", alone: s.claimAlone, together: s.claimTogether, keep: keepClaim, few: few, limit: maxBatches,
+		op: "claim", alone: s.claimAlone, together: s.claimTogether, keep: keepClaim, limit: maxBatches,
 	}
 	s.completes = group[completion, int64]{
-		op: "complete", alone: s.completeAlone, together: s.completeTogether, keep: keepCompletion, few: few, limit: maxBatches,
+		op: "complete", alone: s.completeAlone, together: s.completeTogether, keep: keepCompletion, limit: maxBatches,
 	}
 	return s, nil
 }
