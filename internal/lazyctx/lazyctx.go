@@ -1,0 +1,127 @@
+// Package lazyctx has a context that ends at a deadline or when it is
+// cancelled, and that sets no timer and makes no channel before somebody
+// listens to it: most calls are over by then.
+package lazyctx
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Context is as context.WithCancelCause around context.WithDeadlineCause would
+// be. Start it before its use, and Cancel it after, as those.
+type Context struct {
+	parent   context.Context
+	deadline time.Time
+	late     error // the cause at the deadline
+
+	mu    sync.Mutex
+	cause error // of the end, if it came before anybody listened
+	// listened is the context of those who listen, nil before.
+	listened context.Context
+	cancel   context.CancelCauseFunc
+	stop     context.CancelFunc
+}
+
+// Start makes c a child of parent that ends at the deadline, with the cause
+// late; nil means context.DeadlineExceeded. What c was before is over.
+func (c *Context) Start(parent context.Context, deadline time.Time, late error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parent, c.deadline, c.late = parent, deadline, late
+	c.cause, c.listened, c.cancel, c.stop = nil, nil, nil, nil
+}
+
+// Cancel ends c with the cause, if it has not ended yet; nil means
+// context.Canceled.
+func (c *Context) Cancel(cause error) {
+	if cause == nil {
+		cause = context.Canceled
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.listened != nil:
+		c.end(cause)
+	case c.cause != nil:
+	case c.parent.Err() != nil || !time.Now().Before(c.deadline):
+		c.listen() // it has ended by something else
+		c.end(cause)
+	default:
+		c.cause = cause
+	}
+}
+
+// Deadline implements context.Context.
+func (c *Context) Deadline() (time.Time, bool) {
+	if end, ok := c.parent.Deadline(); ok && end.Before(c.deadline) {
+		return end, true
+	}
+	return c.deadline, true
+}
+
+// Done implements context.Context.
+func (c *Context) Done() <-chan struct{} { return c.listener().Done() }
+
+// Err implements context.Context.
+func (c *Context) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err()
+}
+
+func (c *Context) err() error {
+	switch {
+	case c.listened != nil:
+		return c.listened.Err()
+	case c.cause != nil:
+		return context.Canceled
+	case !time.Now().Before(c.deadline):
+		return c.listen().Err()
+	}
+	return c.parent.Err()
+}
+
+// Value implements context.Context. It is also how context.Cause finds the
+// cause, and a child its parent.
+func (c *Context) Value(key any) any {
+	c.mu.Lock()
+	from := c.listened
+	if from == nil && c.err() != nil {
+		from = c.listen()
+	}
+	c.mu.Unlock()
+	if from == nil {
+		from = c.parent
+	}
+	return from.Value(key)
+}
+
+func (c *Context) listener() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listen()
+}
+
+// listen makes the context that ends by itself. The caller holds mu.
+func (c *Context) listen() context.Context {
+	switch {
+	case c.listened != nil:
+	case c.cause != nil: // what else has ended since does not count
+		c.listened, c.cancel = context.WithCancelCause(context.WithoutCancel(c.parent))
+		c.cancel(c.cause)
+	default:
+		timed, stop := context.WithDeadlineCause(c.parent, c.deadline, c.late)
+		c.listened, c.cancel = context.WithCancelCause(timed)
+		c.stop = stop
+	}
+	return c.listened
+}
+
+func (c *Context) end(cause error) {
+	c.cancel(cause)
+	if c.stop != nil {
+		c.stop()
+	}
+}
