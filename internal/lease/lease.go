@@ -1,4 +1,4 @@
-// Package lease keeps a claim alive while its owner works.
+// Package lease keeps claims alive while their owners work.
 package lease
 
 import (
@@ -7,17 +7,46 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idem/internal/lazyctx"
 	"github.com/idem-go/idem/keystore"
 )
 
-// Keeper renews one claim's lease in the background, three times per lease.
-type Keeper struct {
+// Keepers renews the leases of claims in one store, each three times per lease.
+// All share one timer, which most claims don't touch: they are settled before
+// their first renewal is due.
+type Keepers struct {
 	store keystore.Store
-	owner keystore.Owner
 	lease time.Duration
+	alone bool // there is one Keeper only
+
+	// mu guards everything below, and in each Keeper what says so.
+	mu sync.Mutex
+	// first and last are the ends of the list of those that wait for their next
+	// renewal, the earliest first.
+	first, last *Keeper
+	timer       *time.Timer
+	// wake is when the timer is set for; zero if it is not set.
+	wake time.Time
+}
+
+// New returns what renews leases of this length.
+func New(store keystore.Store, length time.Duration) *Keepers {
+	return &Keepers{store: store, lease: length}
+}
+
+// Keeper renews one claim's lease.
+type Keeper struct {
+	all   *Keepers
+	ctx   context.Context
+	owner keystore.Owner
 	lost  func()
-	stop  context.CancelFunc
-	done  chan struct{}
+
+	// Guarded by Keepers.mu. The renewals end at until, if that is not zero;
+	// renewal is the one under way, if any.
+	stopped, listed bool
+	until, due      time.Time
+	prev, next      *Keeper
+	renewal         *renewal
 
 	// mu guards aliveTil, until which the lease is alive for certain: it
 	// is counted from the moment at which the last successful renewal was
@@ -26,58 +55,155 @@ type Keeper struct {
 	aliveTil time.Time
 }
 
+// renewal is one that is sent by itself.
+type renewal struct {
+	ctx  context.Context
+	stop context.CancelFunc
+	done chan struct{}
+}
+
 // Keep starts to renew the lease of a claim that was sent at claimed. lost is
 // called, at most once, when the store says that the record has another owner.
 // ctx's values go to the store; its end does not stop the renewals: Stop does,
 // and must be called.
 func Keep(ctx context.Context, store keystore.Store, owner keystore.Owner, length time.Duration, claimed time.Time, lost func()) *Keeper {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	k := &Keeper{store: store, owner: owner, lease: length, lost: lost,
-		stop: cancel, done: make(chan struct{}), aliveTil: claimed.Add(length)}
-	go k.run(ctx)
+	k := new(Keeper)
+	ks := New(store, length)
+	ks.alone = true
+	ks.Keep(k, context.WithoutCancel(ctx), owner, claimed, time.Time{}, lost)
 	return k
 }
 
-func (k *Keeper) run(ctx context.Context) {
-	defer close(k.done)
-	tick := time.NewTicker(max(k.lease/3, time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if err := k.renew(ctx, keystore.RenewParams{}); errors.Is(err, keystore.ErrFenced) {
-			// After Stop the record may have been settled by its owner.
-			if ctx.Err() == nil {
-				k.lost()
-			}
-			return
-		}
+// Keep is the function Keep with k as the Keeper, which is new. ctx does not end,
+// and the renewals do at until, if that is not zero.
+func (ks *Keepers) Keep(k *Keeper, ctx context.Context, owner keystore.Owner, claimed, until time.Time, lost func()) {
+	k.all, k.ctx, k.owner, k.until, k.lost = ks, ctx, owner, until, lost
+	k.aliveTil = claimed.Add(ks.lease)
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	ks.schedule(k, claimed.Add(ks.interval()))
+}
+
+func (ks *Keepers) interval() time.Duration { return max(ks.lease/3, time.Millisecond) }
+
+// schedule puts k where its turn is, and sets the timer if it is the first.
+func (ks *Keepers) schedule(k *Keeper, due time.Time) {
+	k.due = due
+	if !k.until.IsZero() && !due.Before(k.until) {
+		return
+	}
+	k.listed = true
+	before := ks.last // all wait equally long, so its place is at the end, or near it
+	for before != nil && before.due.After(due) {
+		before = before.prev
+	}
+	k.prev = before
+	if before == nil {
+		k.next, ks.first = ks.first, k
+	} else {
+		k.next, before.next = before.next, k
+	}
+	if k.next == nil {
+		ks.last = k
+	} else {
+		k.next.prev = k
+	}
+	ks.setTimer()
+}
+
+func (ks *Keepers) unlist(k *Keeper) {
+	if !k.listed {
+		return
+	}
+	if k.prev == nil {
+		ks.first = k.next
+	} else {
+		k.prev.next = k.next
+	}
+	if k.next == nil {
+		ks.last = k.prev
+	} else {
+		k.next.prev = k.prev
+	}
+	k.prev, k.next, k.listed = nil, nil, false
+}
+
+// setTimer sets the timer for the first in the list. One that is set earlier
+// stays, and finds nothing to do.
+func (ks *Keepers) setTimer() {
+	if ks.first == nil || !ks.wake.IsZero() && !ks.wake.After(ks.first.due) {
+		return
+	}
+	ks.wake = ks.first.due
+	if d := time.Until(ks.wake); ks.timer == nil {
+		ks.timer = time.AfterFunc(d, ks.renewDue)
+	} else {
+		ks.timer.Reset(d)
 	}
 }
 
-// renew sends one renewal, which may take a whole lease at most: an answer
-// that comes later is of no use.
-func (k *Keeper) renew(ctx context.Context, p keystore.RenewParams) error {
-	ctx, cancel := context.WithTimeout(ctx, k.lease)
-	defer cancel()
+// renewDue sends the renewals whose time has come.
+func (ks *Keepers) renewDue() {
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	ks.wake = time.Time{}
+	for k := ks.first; k != nil && !k.due.After(time.Now()); k = ks.first {
+		ks.unlist(k)
+		k.start()
+	}
+	ks.setTimer()
+}
+
+// start sends a renewal by itself. The caller holds Keepers.mu.
+func (k *Keeper) start() {
+	r := &renewal{done: make(chan struct{})}
+	if k.until.IsZero() {
+		r.ctx, r.stop = context.WithCancel(k.ctx)
+	} else {
+		r.ctx, r.stop = context.WithDeadline(k.ctx, k.until)
+	}
+	k.renewal = r
+	go k.run(r)
+}
+
+func (k *Keeper) run(r *renewal) {
+	defer close(r.done)
+	defer r.stop()
 	sent := time.Now()
-	p.Lease = k.lease
-	err := k.store.Renew(ctx, k.owner, p)
+	err := k.Renew(r.ctx, keystore.RenewParams{})
+
+	// After Stop the record may have been settled by its owner.
+	lost := errors.Is(err, keystore.ErrFenced) && r.ctx.Err() == nil
+	if lost {
+		k.lost()
+	}
+	ks := k.all
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	k.renewal = nil
+	if !k.stopped && !lost {
+		ks.schedule(k, sent.Add(ks.interval()))
+	}
+}
+
+// Renew renews now, with what else p asks for; p.Lease is filled in. It may
+// take a whole lease at most: an answer that comes later is of no use.
+func (k *Keeper) Renew(ctx context.Context, p keystore.RenewParams) error {
+	length, sent := k.all.lease, time.Now()
+	var limited lazyctx.Context
+	limited.Start(ctx, sent.Add(length), nil)
+	defer limited.Cancel(nil)
+	p.Lease = length
+	err := k.all.store.Renew(&limited, k.owner, p)
 	if err == nil {
 		k.mu.Lock()
-		if til := sent.Add(k.lease); til.After(k.aliveTil) {
+		if til := sent.Add(length); til.After(k.aliveTil) {
 			k.aliveTil = til
 		}
 		k.mu.Unlock()
 	}
 	return err
 }
-
-// Renew renews now, with what else p asks for; p.Lease is filled in.
-func (k *Keeper) Renew(ctx context.Context, p keystore.RenewParams) error { return k.renew(ctx, p) }
 
 // Alive tells whether the lease is certainly alive now.
 func (k *Keeper) Alive() bool {
@@ -86,9 +212,34 @@ func (k *Keeper) Alive() bool {
 	return time.Now().Before(k.aliveTil)
 }
 
+// Unlimit makes the renewals go on until Stop, unless they have ended by now.
+func (k *Keeper) Unlimit() {
+	ks := k.all
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	if k.stopped || k.until.IsZero() || !time.Now().Before(k.until) {
+		return
+	}
+	k.until = time.Time{}
+	if !k.listed && k.renewal == nil {
+		ks.schedule(k, k.due)
+	}
+}
+
 // Stop ends the renewals and waits for one that is under way. It may be called
 // more than once.
 func (k *Keeper) Stop() {
-	k.stop()
-	<-k.done
+	ks := k.all
+	ks.mu.Lock()
+	k.stopped = true
+	ks.unlist(k)
+	if ks.alone {
+		ks.timer.Stop()
+	}
+	under := k.renewal
+	ks.mu.Unlock()
+	if under != nil {
+		under.stop()
+		<-under.done
+	}
 }

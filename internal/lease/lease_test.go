@@ -175,3 +175,56 @@ func TestFencedAfterStop(t *testing.T) {
 		k.Stop()
 	})
 }
+
+// Of those that share a timer, each is renewed three times per lease of its own,
+// and no longer than it asks for.
+func TestKeepers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &renewals{}
+		all := lease.New(store, length)
+		start := time.Now()
+		keep := func(until time.Time) *lease.Keeper {
+			k := new(lease.Keeper)
+			all.Keep(k, context.WithoutCancel(t.Context()), keystore.Owner{Token: 7}, time.Now(), until, never(t))
+			return k
+		}
+		check := func(at time.Duration, want int32) {
+			t.Helper()
+			time.Sleep(time.Until(start.Add(at - time.Millisecond)))
+			if n := store.n.Load(); n != want-1 {
+				t.Errorf("%d renewals before %v, want %d", n, at, want-1)
+			}
+			time.Sleep(2 * time.Millisecond)
+			if n := store.n.Load(); n != want {
+				t.Errorf("%d renewals at %v, want %d", n, at, want)
+			}
+		}
+		a := keep(time.Time{})
+		time.Sleep(4 * time.Second)
+		b := keep(time.Now().Add(25 * time.Second)) // until 29 s
+		c := keep(time.Time{})
+		c.Stop()
+		check(10*time.Second, 1)
+		check(14*time.Second, 2)
+		check(20*time.Second, 3)
+		a.Stop()
+		check(24*time.Second, 4)
+		time.Sleep(time.Minute)
+		if n := store.n.Load(); n != 4 {
+			t.Errorf("%d renewals after the end", n)
+		}
+		b.Unlimit() // too late
+		start = time.Now()
+		d := keep(start.Add(5 * time.Second)) // before its first renewal
+		time.Sleep(4 * time.Second)
+		d.Unlimit()
+		check(10*time.Second, 5)
+		check(20*time.Second, 6)
+		b.Stop()
+		d.Stop()
+		time.Sleep(time.Minute)
+		if n := store.n.Load(); n != 6 {
+			t.Errorf("%d renewals after Stop", n)
+		}
+	})
+}
