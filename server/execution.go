@@ -10,6 +10,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/keyctx"
+	"github.com/idem-go/idem/internal/lazyctx"
 	"github.com/idem-go/idem/internal/lease"
 	"github.com/idem-go/idem/internal/stored"
 	"github.com/idem-go/idem/keystore"
@@ -23,8 +24,13 @@ type execution struct {
 	keeper *lease.Keeper
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// detach ends what MaxRun has started.
+	// detach ends what MaxRun has started in a transaction.
 	detach func()
+	// working and kept are what ctx and keeper point to outside of one, settling
+	// is the context in which the store settles it.
+	working  runContext
+	kept     lease.Keeper
+	settling lazyctx.Context
 
 	// mu guards what the code that runs says of itself, which may come from
 	// any goroutine and at any time.
@@ -35,6 +41,24 @@ type execution struct {
 
 // unprotected stands in the context of a handler that runs without a claim.
 var unprotected = new(execution)
+
+// runContext is the context of the code that runs. It has the execution and the
+// key in it.
+type runContext struct {
+	lazyctx.Context
+	ex *execution
+}
+
+// Value implements context.Context.
+func (c *runContext) Value(key any) any {
+	switch {
+	case key == executionKey{}:
+		return c.ex
+	case key == (keyctx.Key{}):
+		return string(c.ex.op.key)
+	}
+	return c.Context.Value(key)
+}
 
 type executionKey struct{}
 
@@ -82,14 +106,14 @@ func sameStore(a, b keystore.Store) bool {
 func (op *operation) execution(ctx context.Context, g granted) *execution {
 	s := op.server
 	ex := &execution{op: op, owner: g.Owner}
-	ctx = withExecution(keyctx.With(ctx, string(op.key)), ex)
-	ctx, stopTimer := context.WithTimeoutCause(ctx, op.route.maxRun, ErrMaxRun)
-	ex.ctx, ex.cancel = context.WithCancelCause(ctx)
-	ex.keeper = lease.Keep(ctx, s.cfg.Store, ex.owner, s.cfg.Lease, g.sent, func() { ex.cancel(idem.ErrLeaseLost) })
+	ex.working.ex = ex
+	ex.ctx, ex.cancel = &ex.working, ex.working.Cancel
 	// Whoever is not back after MaxRun gives up its claim. A late answer is
 	// accepted as long as nobody has taken the record.
-	overdue := time.AfterFunc(op.route.maxRun, ex.keeper.Stop)
-	ex.detach = func() { overdue.Stop(); stopTimer() }
+	until := time.Now().Add(op.route.maxRun)
+	ex.working.Start(ctx, until, ErrMaxRun)
+	ex.keeper = &ex.kept
+	s.leases.Keep(ex.keeper, context.WithoutCancel(ctx), ex.owner, g.sent, until, func() { ex.cancel(idem.ErrLeaseLost) })
 	if !s.track(ex) {
 		ex.close()
 		_ = ex.write(ex.forget)
@@ -218,7 +242,12 @@ func (ex *execution) close() (begun, notExecuted bool) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	ex.cancel(errEnded)
-	ex.detach()
+	switch {
+	case ex.detach != nil:
+		ex.detach()
+	case ex.keeper != nil:
+		ex.keeper.Unlimit()
+	}
 	return ex.begun, ex.notExecuted
 }
 
@@ -231,9 +260,9 @@ func (ex *execution) stop() {
 // write settles the record, now or, if the store fails, in the background, as
 // long as the lease is renewed. The error is that of the first try.
 func (ex *execution) write(settle func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ex.ctx), storeTimeout)
-	defer cancel()
-	err := settle(ctx)
+	ex.settling.Start(context.WithoutCancel(ex.ctx), time.Now().Add(storeTimeout), nil)
+	defer ex.settling.Cancel(nil)
+	err := settle(&ex.settling)
 	if err == nil || keystore.Final(err) || !ex.op.server.later(settle, ex.stop) {
 		ex.stop()
 	}

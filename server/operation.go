@@ -10,6 +10,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/await"
+	"github.com/idem-go/idem/internal/lazyctx"
 	"github.com/idem-go/idem/keystore"
 )
 
@@ -132,11 +133,12 @@ func (op *operation) claimParams() keystore.ClaimParams {
 const claimTries = 3
 
 func (op *operation) claimOnce(ctx context.Context, p keystore.ClaimParams) (granted, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
+	limited := new(lazyctx.Context)
+	limited.Start(ctx, time.Now().Add(storeTimeout), nil)
+	defer limited.Cancel(nil)
 	for try, delay := 1, firstDelay/2; ; try, delay = try+1, 2*delay {
 		sent := time.Now()
-		c, err := op.server.cfg.Store.Claim(ctx, p)
+		c, err := op.server.cfg.Store.Claim(limited, p)
 		switch {
 		case err == nil && (c.Status < keystore.Acquired || c.Status > keystore.Unresolved):
 			return granted{}, fmt.Errorf("%w: it answered a claim with %v", idem.ErrStore, c.Status)
@@ -144,7 +146,7 @@ func (op *operation) claimOnce(ctx context.Context, p keystore.ClaimParams) (gra
 			return granted{Claim: c, sent: sent}, nil
 		case keystore.Final(err):
 			return granted{}, fmt.Errorf("%w: claim: %w", idem.ErrStore, err)
-		case try == claimTries || !sleep(ctx, delay):
+		case try == claimTries || !sleep(limited, delay):
 			// What runs unprotected instead must not be freed for another run,
 			// nor what was taken over: another owner may have executed it.
 			if p.Begun && !p.Takeover && !op.server.cfg.FailOpen {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/await"
+	"github.com/idem-go/idem/internal/lease"
 	"github.com/idem-go/idem/internal/watch"
 	"github.com/idem-go/idem/keystore"
 )
@@ -131,6 +132,7 @@ type Server struct {
 	cfg     Config
 	route   route // defaults of every route
 	waiters *await.Waiters
+	leases  *lease.Keepers
 	turns   turns
 	watch   *watch.Watch[idem.Event, idem.Attempt]
 
@@ -184,6 +186,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg:     cfg,
 		waiters: await.New(cfg.Store),
+		leases:  lease.New(cfg.Store, cfg.Lease),
 		watch:   watch.New[idem.Event, idem.Attempt](cfg.Observer),
 		undos:   make(chan struct{}, maxUndos),
 		running: map[*execution]struct{}{},

@@ -5,7 +5,8 @@ package keyctx
 
 import "context"
 
-// Key is the name of the key in a context: a string.
+// Key is what a context's Value is asked for; contexts that hold the key
+// themselves answer with a string.
 type Key struct{}
 
 // With returns a context in which key is the key being executed.
