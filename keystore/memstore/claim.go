@@ -17,15 +17,15 @@ func (s *Store) Claim(ctx context.Context, p keystore.ClaimParams) (keystore.Cla
 	if err := ctx.Err(); err != nil {
 		return keystore.Claim{}, err
 	}
-	var c keystore.Claim
-	err := s.withRoom(func() (err error) {
-		c, err = s.claim(p)
-		return err
-	})
-	return c, err
+	for {
+		c, err := s.claim(&p)
+		if !s.madeRoom(err) {
+			return c, err
+		}
+	}
 }
 
-func (s *Store) claim(p keystore.ClaimParams) (keystore.Claim, error) {
+func (s *Store) claim(p *keystore.ClaimParams) (keystore.Claim, error) {
 	sh := s.lock(p.ID)
 	defer sh.mu.Unlock()
 	now := time.Now()
@@ -62,7 +62,7 @@ func (s *Store) claim(p keystore.ClaimParams) (keystore.Claim, error) {
 
 // grant makes the claim the owner of r, or of a new record where r is nil. It
 // fails only before it has changed anything that is still needed.
-func (sh *shard) grant(r *row, p keystore.ClaimParams, now time.Time) (*row, error) {
+func (sh *shard) grant(r *row, p *keystore.ClaimParams, now time.Time) (*row, error) {
 	switch {
 	case r == nil:
 		var err error
@@ -93,7 +93,7 @@ func (sh *shard) grant(r *row, p keystore.ClaimParams, now time.Time) (*row, err
 }
 
 // insert adds a record that grant fills in.
-func (sh *shard) insert(p keystore.ClaimParams) (*row, error) {
+func (sh *shard) insert(p *keystore.ClaimParams) (*row, error) {
 	if old := sh.rows[p.ID]; old != nil {
 		sh.remove(old) // its retention is over
 	}

@@ -97,7 +97,10 @@ func (sh *shard) schedule(r *row) {
 		sh.expiry[r.heapIndex].at = at
 		heap.Fix(&sh.expiry, r.heapIndex)
 	case ok:
-		heap.Push(&sh.expiry, expiring{at, r})
+		// Not heap.Push, which would move it to Go's heap first.
+		r.heapIndex = len(sh.expiry)
+		sh.expiry = append(sh.expiry, expiring{at, r})
+		heap.Fix(&sh.expiry, r.heapIndex)
 	case r.heapIndex >= 0:
 		heap.Remove(&sh.expiry, r.heapIndex)
 	}
@@ -120,19 +123,14 @@ func (h expiryHeap) Swap(i, j int) {
 	h[i].row.heapIndex, h[j].row.heapIndex = i, j
 }
 
-// Push implements heap.Interface.
-func (h *expiryHeap) Push(x any) {
-	e := x.(expiring)
-	e.row.heapIndex = len(*h)
-	*h = append(*h, e)
-}
+// Push implements heap.Interface. Nothing calls it.
+func (h *expiryHeap) Push(any) { panic("memstore: see schedule") }
 
-// Pop implements heap.Interface.
+// Pop implements heap.Interface. What it removes, nobody asks for.
 func (h *expiryHeap) Pop() any {
 	last := len(*h) - 1
-	e := (*h)[last]
+	(*h)[last].row.heapIndex = -1
 	(*h)[last] = expiring{} // or the array would keep the row alive
 	*h = (*h)[:last]
-	e.row.heapIndex = -1
-	return e
+	return nil
 }

@@ -14,16 +14,11 @@ import (
 // removing expired records can mend.
 var errBound = errors.New("memstore is at its bound")
 
-// withRoom runs call, and again as long as it finds no room and expired
-// records, of whatever shard, could be removed. call must not return with a
-// shard's mutex held.
-func (s *Store) withRoom(call func() error) error {
-	for {
-		err := call()
-		if !errors.Is(err, errBound) || s.purge(context.Background(), removedPerLock) == 0 {
-			return err
-		}
-	}
+// madeRoom tells whether a call that has failed with err should be repeated: it
+// found no room, and expired records, of whatever shard, could be removed. No
+// shard's mutex may be held.
+func (s *Store) madeRoom(err error) bool {
+	return err != nil && errors.Is(err, errBound) && s.purge(context.Background(), removedPerLock) > 0
 }
 
 // add counts a new record with so many bytes of Meta, if there is room.
