@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -37,12 +38,45 @@ func (op *operation) meta() []byte {
 	return m.encode()
 }
 
+// encode is json.Marshal, which every request would wait for.
 func (m meta) encode() []byte {
-	b, err := json.Marshal(m)
-	if err != nil {
-		panic("idem: server: a struct of strings always encodes: " + err.Error())
+	b := make([]byte, 0, 128+len(m.Scope)+len(m.Key)+len(m.ID)+len(m.Method)+len(m.Path))
+	b = strconv.AppendInt(append(b, `{"v":`...), int64(m.Version), 10)
+	b = appendString(append(b, `,"scope":`...), m.Scope)
+	for _, field := range [...]struct{ name, value string }{
+		{`,"key":`, m.Key}, {`,"id":`, m.ID}, {`,"method":`, m.Method}, {`,"path":`, m.Path},
+	} {
+		if field.value != "" {
+			b = appendString(append(b, field.name...), field.value)
+		}
 	}
-	return b
+	if m.Retention != 0 {
+		b = strconv.AppendInt(append(b, `,"retention":`...), int64(m.Retention), 10)
+	}
+	if m.Discard {
+		b = append(b, `,"discard":true`...)
+	}
+	if m.Tries != 0 {
+		b = strconv.AppendInt(append(b, `,"tries":`...), int64(m.Tries), 10)
+	}
+	if m.NextTry != 0 {
+		b = strconv.AppendInt(append(b, `,"next":`...), int64(m.NextTry), 10)
+	}
+	return append(b, '}')
+}
+
+// appendString appends a JSON string.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, err := json.Marshal(s)
+			if err != nil {
+				panic("idem: server: a string always encodes: " + err.Error())
+			}
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
 }
 
 // cut bounds what a client has sent.
