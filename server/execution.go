@@ -28,6 +28,7 @@ type execution struct {
 	detach func()
 	// working and kept are what ctx and keeper point to outside of one, settling
 	// is the context in which the store settles it.
+	answer   *stored.Answer // the definitive one
 	working  runContext
 	kept     lease.Keeper
 	settling lazyctx.Context
@@ -113,14 +114,17 @@ func (op *operation) execution(ctx context.Context, g granted) *execution {
 	until := time.Now().Add(op.route.maxRun)
 	ex.working.Start(ctx, until, ErrMaxRun)
 	ex.keeper = &ex.kept
-	s.leases.Keep(ex.keeper, context.WithoutCancel(ctx), ex.owner, g.sent, until, func() { ex.cancel(idem.ErrLeaseLost) })
+	s.leases.Keep(ex.keeper, op.detached(ctx), ex.owner, g.sent, until, ex)
 	if !s.track(ex) {
 		ex.close()
-		_ = ex.write(ex.forget)
+		_ = ex.write((*execution).forget)
 		return nil
 	}
 	return ex
 }
+
+// LeaseLost implements lease.Loser.
+func (ex *execution) LeaseLost() { ex.cancel(idem.ErrLeaseLost) }
 
 // ending is what a run came to.
 type ending struct {
@@ -204,36 +208,39 @@ func (ex *execution) settle(end ending, started time.Time) settlement {
 	case notExecuted && effects == Idempotent && ex.owner.Token > 1:
 		// Of an earlier run it does not tell.
 		done = settlement{event: idem.EventFailed, outcome: idem.OutcomeUnknown}
-		err = ex.write(ex.abandon)
+		err = ex.write((*execution).abandon)
 	case notExecuted:
 		done = settlement{event: idem.EventFailed, outcome: idem.OutcomeNotExecuted}
-		err = ex.write(ex.forget)
+		err = ex.write((*execution).forget)
 	case end.answer != nil:
 		done = settlement{event: idem.EventExecuted, outcome: end.outcome}
 		if end.outcome == idem.OutcomeRejected {
 			done.event = idem.EventRefused
 		}
-		err = ex.write(func(ctx context.Context) error { return ex.complete(ctx, *end.answer) })
+		ex.answer = end.answer
+		err = ex.write((*execution).complete)
 		done.settled = err == nil
 	case effects == Idempotent:
 		// It may have had its effect: it is for the same payload only.
 		done = settlement{event: idem.EventFailed, outcome: idem.OutcomeUnknown}
-		err = ex.write(ex.abandon)
+		err = ex.write((*execution).abandon)
 	case effects == Marked && !begun && !end.unknown:
 		done = settlement{event: idem.EventFailed, outcome: idem.OutcomeNotExecuted}
-		err = ex.write(ex.forget)
+		err = ex.write((*execution).forget)
 	default:
 		done = settlement{event: idem.EventUnresolved, outcome: idem.OutcomeUnknown}
-		err = ex.write(ex.abandon)
+		err = ex.write((*execution).abandon)
 	}
 	done.failure = end.err
 	done.fenced = errors.Is(err, keystore.ErrFenced)
 	if end.err == nil {
 		end.err = err // the observer should see what kept the record open
 	}
-	ex.op.attempts = []idem.Attempt{{
+	op := ex.op
+	op.attempted[0] = idem.Attempt{
 		Number: 1, Outcome: done.outcome, Status: end.status, Err: end.err, Duration: time.Since(started),
-	}}
+	}
+	op.attempts = op.attempted[:]
 	return done
 }
 
@@ -259,24 +266,32 @@ func (ex *execution) stop() {
 
 // write settles the record, now or, if the store fails, in the background, as
 // long as the lease is renewed. The error is that of the first try.
-func (ex *execution) write(settle func(context.Context) error) error {
-	ex.settling.Start(context.WithoutCancel(ex.ctx), time.Now().Add(storeTimeout), nil)
+func (ex *execution) write(settle func(*execution, context.Context) error) error {
+	ex.settling.Start(ex.op.detached(ex.ctx), time.Now().Add(storeTimeout), nil)
 	defer ex.settling.Cancel(nil)
-	err := settle(&ex.settling)
-	if err == nil || keystore.Final(err) || !ex.op.server.later(settle, ex.stop) {
+	err := settle(ex, &ex.settling)
+	if err == nil || keystore.Final(err) {
+		ex.stop()
+		return err
+	}
+	again := func(ctx context.Context) error { return settle(ex, ctx) }
+	if !ex.op.server.later(again, ex.stop) {
 		ex.stop()
 	}
 	return err
 }
 
 // complete stores the answer, or a tombstone where the store has no room.
-func (ex *execution) complete(ctx context.Context, a stored.Answer) error {
-	return ex.op.complete(ctx, ex.op.server.cfg.Store, ex.owner, a)
+func (ex *execution) complete(ctx context.Context) error {
+	return ex.op.complete(ctx, ex.op.server.cfg.Store, ex.owner, *ex.answer)
 }
 
 func (op *operation) complete(ctx context.Context, store keystore.Store, owner keystore.Owner, a stored.Answer) error {
 	p := keystore.CompleteParams{Result: stored.Encode(a), Retention: op.route.retention}
 	err := store.Complete(ctx, owner, p)
+	if !errors.Is(err, keystore.ErrTooLarge) {
+		return err
+	}
 	for _, smaller := range []stored.Answer{tombstone(a, tooLarge), tombstone(stored.Answer{Kind: a.Kind, Status: a.Status, Origin: a.Origin}, tooLarge)} {
 		if errors.Is(err, keystore.ErrTooLarge) {
 			p.Result = stored.Encode(smaller)

@@ -44,8 +44,8 @@ type handler struct {
 // ServeHTTP sees a request from its key to its answer.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := h.server
-	op := &operation{server: s, route: h.route, started: time.Now()}
-	in := &incoming{Request: r}
+	in := &incoming{Request: r, op: operation{server: s, route: h.route, started: time.Now()}}
+	op := &in.op
 	defer in.removeForms(r)
 	defer func() { op.unwound(in.Context()) }()
 	if ref := s.admit(w, in, op); ref != nil {
@@ -100,7 +100,7 @@ func (h *handler) begin(in *incoming, op *operation) {
 // unprotected runs the handler without a claim.
 func (h *handler) unprotected(w http.ResponseWriter, in *incoming) {
 	r := in.whole().WithContext(withoutClaim(in.Context()))
-	in.handed = append(in.handed, r)
+	in.hand(r)
 	h.next.ServeHTTP(w, r)
 }
 
@@ -125,14 +125,14 @@ func (h *handler) answer(w http.ResponseWriter, in *incoming, op *operation, g g
 		h.refuse(w, in, op, ref)
 		return
 	}
-	h.server.writeReplay(w, in.Request, a)
+	h.server.writeReplay(w, in, a)
 	op.observe(in.Context(), idem.EventReplayed, outcomeOf(a.Status), idem.SourceReplayed, nil)
 }
 
 // execute runs the handler under a granted claim.
 func (h *handler) execute(w http.ResponseWriter, in *incoming, op *operation, g granted) {
 	ctx := in.Context()
-	ex := op.execution(context.WithoutCancel(ctx), g)
+	ex := op.execution(op.detached(ctx), g)
 	if ex == nil {
 		h.refuse(w, in, op, shuttingDown())
 		return
@@ -159,11 +159,11 @@ func (h *handler) work(rec *recorder, in *incoming) func(context.Context) ending
 		rec.end()
 		end := ending{status: rec.status}
 		if rec.definitive() {
-			a := rec.answer()
-			if h.route.discard && a.Kind == stored.Response {
-				a = tombstone(a, "the route stores no answers")
+			rec.kept = rec.answer()
+			if h.route.discard && rec.kept.Kind == stored.Response {
+				rec.kept = tombstone(rec.kept, "the route stores no answers")
 			}
-			end.answer, end.outcome = &a, outcomeOf(rec.status)
+			end.answer, end.outcome = &rec.kept, outcomeOf(rec.status)
 		}
 		return end
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -37,14 +38,26 @@ type operation struct {
 	// the answer.
 	asked, recovered bool
 	// attempts, waited, age and origin are what the observer is told, see
-	// idem.Event.
+	// idem.Event. The only attempt is in attempted.
 	attempts    []idem.Attempt
+	attempted   [1]idem.Attempt
 	waited, age time.Duration
 	origin      string
 	// begun tells that a tracer knows of the operation, observed that it knows
 	// of the end; trace is what the record keeps of that.
 	begun, observed bool
 	trace           string
+	// base is for detached.
+	base context.Context
+}
+
+// detached is the operation's context without its end, for the store: what is
+// cut off when a client hangs up may have been done.
+func (op *operation) detached(ctx context.Context) context.Context {
+	if op.base == nil {
+		op.base = context.WithoutCancel(ctx)
+	}
+	return op.base
 }
 
 // byKey and byID set the record's identity.
@@ -78,9 +91,7 @@ func (op *operation) claim(ctx context.Context) (granted, error) {
 	var patience context.Context // once there is something to wait for
 	var seen granted             // another owner at work
 	for {
-		// Detached: a claim that is cut off when its client hangs up may
-		// have been granted.
-		c, err := op.claimOnce(context.WithoutCancel(ctx), p)
+		c, err := op.claimOnce(ctx, p)
 		if err != nil && seen.Status != 0 && !errors.Is(err, keystore.ErrCorrupt) && !errors.Is(err, keystore.ErrFormat) {
 			// Nobody may run beside it, or say that nothing was executed.
 			return seen, nil
@@ -134,7 +145,7 @@ const claimTries = 3
 
 func (op *operation) claimOnce(ctx context.Context, p keystore.ClaimParams) (granted, error) {
 	limited := new(lazyctx.Context)
-	limited.Start(ctx, time.Now().Add(storeTimeout), nil)
+	limited.Start(op.detached(ctx), time.Now().Add(storeTimeout), nil)
 	defer limited.Cancel(nil)
 	for try, delay := 1, firstDelay/2; ; try, delay = try+1, 2*delay {
 		sent := time.Now()
@@ -237,7 +248,7 @@ func (op *operation) observe(ctx context.Context, name string, o idem.Outcome, s
 		name = idem.EventRecovered
 	}
 	e := idem.Event{
-		Name: name, Half: "server", Scope: op.scope, Outcome: o, Source: src, Attempts: op.attempts,
+		Name: name, Half: "server", Scope: op.scope, Outcome: o, Source: src, Attempts: slices.Clone(op.attempts),
 		Started: op.started, Duration: time.Since(op.started), Err: err,
 		Waited: op.waited, Age: op.age, Origin: op.origin,
 	}

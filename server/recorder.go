@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"maps"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -32,11 +31,16 @@ type recorder struct {
 	// without a recorder, and base's stays clean until there is an answer.
 	outer, header http.Header
 
-	status int         // 0 until the handler has decided
-	fixed  http.Header // header at that moment
-	length int64       // declared Content-Length, or -1
-	count  int64       // bytes that the handler wrote
+	status int // 0 until the handler has decided
+	// fixed is header at that moment. It does not change after end, since it
+	// may be stored meanwhile.
+	fixed  http.Header
+	length int64 // declared Content-Length, or -1
+	count  int64 // bytes that the handler wrote
 	body   []byte
+
+	kept     stored.Answer // what is stored of it
+	replayed [1]string     // the value of replayedHeader
 
 	// passing says why the answer is passed through; empty: it is held.
 	passing  string
@@ -50,10 +54,11 @@ type recorder struct {
 var errOverflown = fmt.Errorf("%w: the answer exceeds Config.MaxResponse, and its transaction is not committed yet", idem.ErrTooLarge)
 
 func newRecorder(w http.ResponseWriter, r *http.Request, limit int) *recorder {
-	return &recorder{
-		base: w, head: r.Method == http.MethodHead, max: limit,
-		outer: w.Header().Clone(), header: w.Header().Clone(),
+	rec := &recorder{base: w, head: r.Method == http.MethodHead, max: limit}
+	if outer := w.Header(); len(outer) > 0 {
+		rec.outer, rec.header = outer.Clone(), outer.Clone()
 	}
+	return rec
 }
 
 // Header implements http.ResponseWriter.
@@ -78,13 +83,13 @@ func (rec *recorder) WriteHeader(status int) {
 	}
 	rec.status = status
 	rec.fixed = rec.Header().Clone()
-	rec.fixed.Del(replayedHeader) // only the key layer says that
+	delete(rec.fixed, replayedHeader) // only the key layer says that
 	rec.length = declaredLength(rec.fixed)
-	switch media, _, _ := mime.ParseMediaType(rec.fixed.Get("Content-Type")); {
+	switch media, _, _ := strings.Cut(rec.fixed.Get("Content-Type"), ";"); {
 	case rec.hold:
 	case status == http.StatusSwitchingProtocols:
 		rec.pass("it switches protocols")
-	case media == "text/event-stream":
+	case strings.EqualFold(strings.TrimSpace(media), "text/event-stream"):
 		rec.pass("it is an event stream")
 	}
 }
@@ -97,7 +102,12 @@ func (rec *recorder) inform(status int) {
 }
 
 // Write implements http.ResponseWriter.
-func (rec *recorder) Write(p []byte) (int, error) {
+func (rec *recorder) Write(p []byte) (int, error) { return write(rec, p) }
+
+// WriteString implements io.StringWriter, as net/http's own ResponseWriter does.
+func (rec *recorder) WriteString(s string) (int, error) { return write(rec, s) }
+
+func write[T []byte | string](rec *recorder, p T) (int, error) {
 	if rec.hijacked {
 		return 0, http.ErrHijacked
 	}
@@ -125,7 +135,7 @@ func (rec *recorder) Write(p []byte) (int, error) {
 		rec.pass("it is too large")
 	}
 	if rec.passing != "" {
-		return rec.base.Write(p)
+		return rec.base.Write([]byte(p))
 	}
 	rec.body = append(rec.body, p...)
 	return len(p), nil
@@ -196,10 +206,12 @@ func (rec *recorder) send(settled bool) {
 		return
 	}
 	if rec.passing == "" {
+		h := rec.base.Header()
+		replace(h, rec.fixed)
 		if settled {
-			rec.fixed.Set(replayedHeader, "false")
+			rec.replayed[0] = "false"
+			h[replayedHeader] = rec.replayed[:]
 		}
-		replace(rec.base.Header(), rec.fixed)
 		rec.base.WriteHeader(rec.status)
 		if len(rec.body) > 0 {
 			_, _ = rec.base.Write(rec.body) // the client may be gone; the record has it

@@ -45,7 +45,7 @@ func (op *operation) recover(ctx context.Context, seen granted) (now granted, ag
 	}
 	p := op.claimParams()
 	p.Takeover, p.Begun = true, false
-	g, err := op.claimOnce(context.WithoutCancel(ctx), p)
+	g, err := op.claimOnce(ctx, p)
 	switch {
 	case err != nil:
 		return seen.unresolved(err), false
@@ -57,7 +57,8 @@ func (op *operation) recover(ctx context.Context, seen granted) (now granted, ag
 	asking, cancel := context.WithCancelCause(asking)
 	defer cancel(errEnded)
 	defer context.AfterFunc(op.server.stopping, func() { cancel(idem.ErrShutdown) })()
-	keeper := lease.Keep(ctx, op.server.cfg.Store, g.Owner, op.server.cfg.Lease, g.sent, func() { cancel(idem.ErrLeaseLost) })
+	keeper := new(lease.Keeper)
+	op.server.leases.Keep(keeper, op.detached(ctx), g.Owner, g.sent, time.Time{}, lease.Lost(func() { cancel(idem.ErrLeaseLost) }))
 
 	settled := false
 	defer func() {

@@ -29,6 +29,9 @@ var neverStoredPrefixes = []string{"Proxy-", "Ratelimit", "X-Ratelimit", "X-Rate
 // storedHeader is what is kept of the answer's header: what the handler has
 // added to that of the middleware around it, which will add its own again.
 func (rec *recorder) storedHeader() http.Header {
+	if rec.keepsAll() { // as of most answers
+		return rec.fixed
+	}
 	kept := http.Header{}
 	for name, values := range rec.fixed {
 		if outer, ok := rec.outer[name]; ok && slices.Equal(outer, values) {
@@ -48,6 +51,19 @@ func (rec *recorder) storedHeader() http.Header {
 		kept["Content-Length"] = length
 	}
 	return kept
+}
+
+// keepsAll tells that storedHeader has nothing to leave out.
+func (rec *recorder) keepsAll() bool {
+	if len(rec.outer) > 0 {
+		return false
+	}
+	for name := range rec.fixed {
+		if perExchange(name) {
+			return false
+		}
+	}
+	return true
 }
 
 func perExchange(name string) bool {
@@ -71,18 +87,19 @@ func namedIn(lines []string, name string) bool {
 
 // writeReplay answers with a stored answer, a response or the tombstone of a
 // refusal.
-func (s *Server) writeReplay(w http.ResponseWriter, r *http.Request, a stored.Answer) {
+func (s *Server) writeReplay(w http.ResponseWriter, in *incoming, a stored.Answer) {
 	h := w.Header()
 	for name, values := range a.Header {
 		h[name] = values
 	}
-	h.Set(replayedHeader, "true")
+	in.replayed[0] = "true"
+	h[replayedHeader] = in.replayed[:]
 	if a.Kind == stored.Tombstone {
 		// The status is the refusal; only its words are lost.
-		s.writeProblemAs(w, r, a.Status, codeNotRetained)
+		s.writeProblemAs(w, in.Request, a.Status, codeNotRetained)
 		return
 	}
-	withBody := bodyAllowed(a.Status) && r.Method != http.MethodHead
+	withBody := bodyAllowed(a.Status) && in.Method != http.MethodHead
 	if withBody {
 		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}

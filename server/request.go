@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/canon"
@@ -16,20 +18,46 @@ import (
 // keyHeader carries the key.
 const keyHeader = "Idempotency-Key"
 
-// incoming is a request on its way to its claim.
+// incoming is a request on its way to its answer.
 type incoming struct {
 	*http.Request
+	op     operation
 	body   []byte
 	handed []*http.Request // to code that may have parsed a form
+
+	// What the request that is handed on is made of, here for want of an
+	// allocation each: the copy with its body, and first the handler's body,
+	// header value and what handed has at first.
+	copied             http.Request
+	toAsk, toHandle    wholeBody
+	identity, replayed [1]string
+	first              [2]*http.Request
 }
+
+// wholeBody is a body that has been read.
+type wholeBody struct{ bytes.Reader }
+
+// Close implements io.Closer.
+func (*wholeBody) Close() error { return nil }
 
 // whole returns the request with its whole body to read.
 func (in *incoming) whole() *http.Request {
 	if in.body != nil {
-		in.Body = io.NopCloser(bytes.NewReader(in.body))
+		in.toAsk.Reset(in.body)
+		in.Body = &in.toAsk
 	}
-	in.handed = append(in.handed, in.Request)
+	in.hand(in.Request)
 	return in.Request
+}
+
+// hand notes that code of others gets the request.
+func (in *incoming) hand(r *http.Request) {
+	if in.handed == nil {
+		in.handed = in.first[:0]
+	}
+	if n := len(in.handed); n == 0 || in.handed[n-1] != r {
+		in.handed = append(in.handed, r)
+	}
 }
 
 // removeForms removes the files of multipart forms, as net/http does for the
@@ -92,7 +120,7 @@ func badKey(err error) *refusal {
 
 // headerKey returns the request's key, or "" if it has none.
 func headerKey(h http.Header) (idem.Key, error) {
-	switch lines := h.Values(keyHeader); len(lines) {
+	switch lines := h[keyHeader]; len(lines) {
 	case 0:
 		return "", nil
 	case 1:
@@ -106,20 +134,52 @@ func headerKey(h http.Header) (idem.Key, error) {
 func (in *incoming) read(w http.ResponseWriter, limit int64) error {
 	// A copy, since the body is replaced; and after the read, since it may
 	// bring trailers.
-	defer func() { in.Request = in.WithContext(in.Context()) }()
+	defer func() {
+		in.copied = *in.Request
+		in.Request = &in.copied
+	}()
 	if in.Body == nil || in.Body == http.NoBody {
 		return nil
 	}
 	if in.ContentLength > limit {
 		return &http.MaxBytesError{Limit: limit}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, in.Body, limit))
+	src := io.Reader(in.Body)
+	if in.ContentLength < 0 {
+		src = http.MaxBytesReader(w, in.Body, limit)
+	}
+	body, err := readAll(src, in.ContentLength, limit)
 	if err == nil && int64(len(body)) < in.ContentLength {
 		// The server reports that itself, but not what stands in between.
 		err = io.ErrUnexpectedEOF
 	}
 	in.body = body
 	return err
+}
+
+// readAll is io.ReadAll of at most limit bytes into a buffer that fits what is
+// announced. Not much is given for a mere announcement.
+func readAll(src io.Reader, announced, limit int64) ([]byte, error) {
+	const most = 64 << 10
+	size := int64(512)
+	if announced >= 0 {
+		size = min(announced, most) + 1 // a byte in which to find the end
+	}
+	b := make([]byte, 0, size)
+	for {
+		n, err := src.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case int64(len(b)) > limit:
+			return nil, &http.MaxBytesError{Limit: limit}
+		case err == io.EOF:
+			return b, nil
+		case err != nil:
+			return b, err
+		case len(b) == cap(b):
+			b = append(b, 0)[:len(b)]
+		}
+	}
 }
 
 // fingerprint computes what the request asks for.
@@ -145,6 +205,10 @@ func (s *Server) fingerprint(in *incoming, op *operation) *refusal {
 // target is the path that the client asked for: what stands in front may have
 // stripped a prefix, and two mounts must not look like one operation.
 func target(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if path == r.URL.Path && r.URL.RawPath == "" && !strings.Contains(path, "%") {
+		return r.URL.EscapedPath() // nothing was stripped
+	}
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
 		return u.EscapedPath()
 	}
@@ -162,11 +226,20 @@ func safe(method string) bool {
 
 // forHandler is the request as the protected handler gets it.
 func (in *incoming) forHandler(ctx context.Context) *http.Request {
-	r := in.whole().WithContext(ctx)
-	r.Header = r.Header.Clone()
+	r := in.WithContext(ctx)
+	if in.body != nil {
+		in.toHandle.Reset(in.body)
+		r.Body = &in.toHandle
+	}
+	header := make(http.Header, len(r.Header)+1)
+	for name, values := range r.Header {
+		header[name] = slices.Clip(values) // the handler adds to its own
+	}
 	// A replay may go to a client that accepts no encoding, and an encoded
 	// answer could not be read there.
-	r.Header.Set("Accept-Encoding", "identity")
-	in.handed = append(in.handed, r)
+	in.identity[0] = "identity"
+	header["Accept-Encoding"] = in.identity[:]
+	r.Header = header
+	in.hand(r)
 	return r
 }

@@ -39,7 +39,7 @@ type Keeper struct {
 	all   *Keepers
 	ctx   context.Context
 	owner keystore.Owner
-	lost  func()
+	loser Loser
 
 	// Guarded by Keepers.mu. The renewals end at until, if that is not zero;
 	// renewal is the one under way, if any.
@@ -54,6 +54,15 @@ type Keeper struct {
 	mu       sync.Mutex
 	aliveTil time.Time
 }
+
+// Loser is told, at most once, that a record has another owner.
+type Loser interface{ LeaseLost() }
+
+// Lost is a function as a Loser.
+type Lost func()
+
+// LeaseLost implements Loser.
+func (lost Lost) LeaseLost() { lost() }
 
 // renewal is one that is sent by itself.
 type renewal struct {
@@ -70,14 +79,14 @@ func Keep(ctx context.Context, store keystore.Store, owner keystore.Owner, lengt
 	k := new(Keeper)
 	ks := New(store, length)
 	ks.alone = true
-	ks.Keep(k, context.WithoutCancel(ctx), owner, claimed, time.Time{}, lost)
+	ks.Keep(k, context.WithoutCancel(ctx), owner, claimed, time.Time{}, Lost(lost))
 	return k
 }
 
 // Keep is the function Keep with k as the Keeper, which is new. ctx does not end,
 // and the renewals do at until, if that is not zero.
-func (ks *Keepers) Keep(k *Keeper, ctx context.Context, owner keystore.Owner, claimed, until time.Time, lost func()) {
-	k.all, k.ctx, k.owner, k.until, k.lost = ks, ctx, owner, until, lost
+func (ks *Keepers) Keep(k *Keeper, ctx context.Context, owner keystore.Owner, claimed, until time.Time, loser Loser) {
+	k.all, k.ctx, k.owner, k.until, k.loser = ks, ctx, owner, until, loser
 	k.aliveTil = claimed.Add(ks.lease)
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
@@ -175,7 +184,7 @@ func (k *Keeper) run(r *renewal) {
 	// After Stop the record may have been settled by its owner.
 	lost := errors.Is(err, keystore.ErrFenced) && r.ctx.Err() == nil
 	if lost {
-		k.lost()
+		k.loser.LeaseLost()
 	}
 	ks := k.all
 	ks.mu.Lock()

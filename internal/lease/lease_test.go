@@ -185,7 +185,7 @@ func TestKeepers(t *testing.T) {
 		start := time.Now()
 		keep := func(until time.Time) *lease.Keeper {
 			k := new(lease.Keeper)
-			all.Keep(k, context.WithoutCancel(t.Context()), keystore.Owner{Token: 7}, time.Now(), until, never(t))
+			all.Keep(k, context.WithoutCancel(t.Context()), keystore.Owner{Token: 7}, time.Now(), until, lease.Lost(never(t)))
 			return k
 		}
 		check := func(at time.Duration, want int32) {
