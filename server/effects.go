@@ -141,7 +141,7 @@ func (ex *execution) beginEffect(ctx context.Context) error {
 		ex.begun = true
 		return nil
 	case errors.Is(err, keystore.ErrFenced):
-		ex.cancel(idem.ErrLeaseLost)
+		ex.end(idem.ErrLeaseLost)
 		return leaseLost(err)
 	default:
 		return fmt.Errorf("%w: BeginEffect: %w", idem.ErrStore, err)

@@ -23,8 +23,8 @@ type execution struct {
 	// keeper is nil in a transaction: its claim ends with it.
 	keeper *lease.Keeper
 	ctx    context.Context
+	// cancel ends ctx in a transaction, and detach what MaxRun has started there.
 	cancel context.CancelCauseFunc
-	// detach ends what MaxRun has started in a transaction.
 	detach func()
 	// working and kept are what ctx and keeper point to outside of one, settling
 	// is the context in which the store settles it.
@@ -108,7 +108,7 @@ func (op *operation) execution(ctx context.Context, g granted) *execution {
 	s := op.server
 	ex := &execution{op: op, owner: g.Owner}
 	ex.working.ex = ex
-	ex.ctx, ex.cancel = &ex.working, ex.working.Cancel
+	ex.ctx = &ex.working
 	// Whoever is not back after MaxRun gives up its claim. A late answer is
 	// accepted as long as nobody has taken the record.
 	until := time.Now().Add(op.route.maxRun)
@@ -124,7 +124,16 @@ func (op *operation) execution(ctx context.Context, g granted) *execution {
 }
 
 // LeaseLost implements lease.Loser.
-func (ex *execution) LeaseLost() { ex.cancel(idem.ErrLeaseLost) }
+func (ex *execution) LeaseLost() { ex.end(idem.ErrLeaseLost) }
+
+// end ends the context of the code that runs.
+func (ex *execution) end(cause error) {
+	if ex.cancel != nil {
+		ex.cancel(cause)
+		return
+	}
+	ex.working.Cancel(cause)
+}
 
 // ending is what a run came to.
 type ending struct {
@@ -248,7 +257,7 @@ func (ex *execution) settle(end ending, started time.Time) settlement {
 func (ex *execution) close() (begun, notExecuted bool) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
-	ex.cancel(errEnded)
+	ex.end(errEnded)
 	switch {
 	case ex.detach != nil:
 		ex.detach()

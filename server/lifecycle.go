@@ -48,7 +48,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Unlock()
 	s.stop()
 	for _, ex := range left {
-		ex.cancel(idem.ErrShutdown)
+		ex.end(idem.ErrShutdown)
 		if ex.keeper != nil {
 			ex.keeper.Stop()
 		}

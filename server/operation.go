@@ -34,6 +34,8 @@ type operation struct {
 	// fenced: another owner settles the record that this operation executed
 	// under.
 	fenced bool
+	// claimed: a claim was sent.
+	claimed bool
 	// asked: Recover was asked about the record; recovered: it was settled by
 	// the answer.
 	asked, recovered bool
@@ -47,8 +49,9 @@ type operation struct {
 	// of the end; trace is what the record keeps of that.
 	begun, observed bool
 	trace           string
-	// base is for detached.
-	base context.Context
+	// base is for detached, claiming the context of the first claim.
+	base     context.Context
+	claiming lazyctx.Context
 }
 
 // detached is the operation's context without its end, for the store: what is
@@ -144,7 +147,11 @@ func (op *operation) claimParams() keystore.ClaimParams {
 const claimTries = 3
 
 func (op *operation) claimOnce(ctx context.Context, p keystore.ClaimParams) (granted, error) {
-	limited := new(lazyctx.Context)
+	limited := &op.claiming
+	if op.claimed {
+		limited = new(lazyctx.Context) // the store may still look at the first
+	}
+	op.claimed = true
 	limited.Start(op.detached(ctx), time.Now().Add(storeTimeout), nil)
 	defer limited.Cancel(nil)
 	for try, delay := 1, firstDelay/2; ; try, delay = try+1, 2*delay {

@@ -47,17 +47,22 @@ func (s *Store) claim(p *keystore.ClaimParams) (keystore.Claim, error) {
 	case r.begun && !p.Takeover:
 		return keystore.Claim{Status: keystore.Unresolved, Record: r.view(now)}, nil
 	}
+	fresh := r == nil
 	r, err := sh.grant(r, p, now)
 	if err != nil {
 		return keystore.Claim{}, err
 	}
 	// Last, so that the claim found its own record, however old.
 	sh.removeExpired(now, removedPerClaim)
-	return keystore.Claim{
+	c := keystore.Claim{
 		Status: keystore.Acquired,
 		Owner:  keystore.Owner{ID: r.id, Nonce: r.nonce, Token: r.token},
-		Record: r.view(now),
-	}, nil
+		Record: r.bare(now),
+	}
+	if c.Record.Meta = p.Meta; !fresh {
+		c.Record.Meta = bytes.Clone(r.meta)
+	}
+	return c, nil
 }
 
 // grant makes the claim the owner of r, or of a new record where r is nil. It

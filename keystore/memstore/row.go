@@ -53,6 +53,13 @@ func (r *row) expires() (time.Time, bool) {
 
 // view returns the record as callers see it.
 func (r *row) view(now time.Time) keystore.Record {
+	rec := r.bare(now)
+	rec.Meta = bytes.Clone(r.meta)
+	return rec
+}
+
+// bare is view without the Meta.
+func (r *row) bare(now time.Time) keystore.Record {
 	rec := keystore.Record{
 		ID:          r.id,
 		Scope:       r.scope,
@@ -62,7 +69,6 @@ func (r *row) view(now time.Time) keystore.Record {
 		Generation:  r.generation,
 		Begun:       r.begun,
 		Age:         now.Sub(r.since),
-		Meta:        bytes.Clone(r.meta),
 	}
 	if r.state == keystore.Running {
 		rec.LeaseLeft = r.until.Sub(now)
@@ -72,7 +78,13 @@ func (r *row) view(now time.Time) keystore.Record {
 
 // fullView is view with the result.
 func (r *row) fullView(now time.Time) keystore.Record {
-	rec := r.view(now)
-	rec.Result = bytes.Clone(r.result)
+	rec := r.bare(now)
+	both := append(append(make([]byte, 0, len(r.meta)+len(r.result)), r.meta...), r.result...)
+	if r.meta != nil {
+		rec.Meta = both[:len(r.meta):len(r.meta)]
+	}
+	if r.result != nil {
+		rec.Result = both[len(r.meta):]
+	}
 	return rec
 }
