@@ -185,8 +185,8 @@ var errNoReturn = errors.New("idem: the handler or function panicked or ended it
 // ends its goroutine, the record is settled, the observer told, and the panic
 // goes on untouched.
 func (ex *execution) run(work func(context.Context) ending) settlement {
-	started := time.Now()
 	op, watch := ex.op, ex.op.server.watch
+	started := op.server.now()
 	ctx, told := watch.StartAttempt(ex.ctx, idem.Attempt{Number: 1}, nil)
 	returned := false
 	defer func() {
@@ -247,7 +247,7 @@ func (ex *execution) settle(end ending, started time.Time) settlement {
 	}
 	op := ex.op
 	op.attempted[0] = idem.Attempt{
-		Number: 1, Outcome: done.outcome, Status: end.status, Err: end.err, Duration: time.Since(started),
+		Number: 1, Outcome: done.outcome, Status: end.status, Err: end.err, Duration: op.server.since(started),
 	}
 	op.attempts = op.attempted[:]
 	return done

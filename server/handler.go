@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/keyctx"
@@ -44,7 +43,7 @@ type handler struct {
 // ServeHTTP sees a request from its key to its answer.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := h.server
-	in := &incoming{Request: r, op: operation{server: s, route: h.route, started: time.Now()}}
+	in := &incoming{Request: r, op: operation{server: s, route: h.route, started: s.now()}}
 	op := &in.op
 	defer in.removeForms(r)
 	defer func() { op.unwound(in.Context()) }()

@@ -23,7 +23,7 @@ const maxName = 4 << 10
 type operation struct {
 	server  *Server
 	route   route
-	started time.Time
+	started time.Time // see Server.now
 
 	scope, id    string
 	key          idem.Key
@@ -34,8 +34,8 @@ type operation struct {
 	// fenced: another owner settles the record that this operation executed
 	// under.
 	fenced bool
-	// claimed: a claim was sent.
-	claimed bool
+	// firstClaim is when the first claim was sent.
+	firstClaim time.Time
 	// asked: Recover was asked about the record; recovered: it was settled by
 	// the answer.
 	asked, recovered bool
@@ -90,11 +90,14 @@ type granted struct {
 func (op *operation) claim(ctx context.Context) (granted, error) {
 	s := op.server
 	p := op.claimParams()
-	giveUp := time.Now().Add(max(op.route.wait, 0))
+	var giveUp time.Time
 	var patience context.Context // once there is something to wait for
 	var seen granted             // another owner at work
 	for {
 		c, err := op.claimOnce(ctx, p)
+		if giveUp.IsZero() {
+			giveUp = op.firstClaim.Add(max(op.route.wait, 0))
+		}
 		if err != nil && seen.Status != 0 && !errors.Is(err, keystore.ErrCorrupt) && !errors.Is(err, keystore.ErrFormat) {
 			// Nobody may run beside it, or say that nothing was executed.
 			return seen, nil
@@ -147,15 +150,16 @@ func (op *operation) claimParams() keystore.ClaimParams {
 const claimTries = 3
 
 func (op *operation) claimOnce(ctx context.Context, p keystore.ClaimParams) (granted, error) {
+	sent := time.Now()
 	limited := &op.claiming
-	if op.claimed {
+	if op.firstClaim.IsZero() {
+		op.firstClaim = sent
+	} else {
 		limited = new(lazyctx.Context) // the store may still look at the first
 	}
-	op.claimed = true
-	limited.Start(op.detached(ctx), time.Now().Add(storeTimeout), nil)
+	limited.Start(op.detached(ctx), sent.Add(storeTimeout), nil)
 	defer limited.Cancel(nil)
-	for try, delay := 1, firstDelay/2; ; try, delay = try+1, 2*delay {
-		sent := time.Now()
+	for try, delay := 1, firstDelay/2; ; try, delay, sent = try+1, 2*delay, time.Now() {
 		c, err := op.server.cfg.Store.Claim(limited, p)
 		switch {
 		case err == nil && (c.Status < keystore.Acquired || c.Status > keystore.Unresolved):
@@ -216,6 +220,22 @@ func (op *operation) successor(ctx context.Context) granted {
 		c.Status = keystore.InFlight
 	}
 	return granted{Claim: c}
+}
+
+// now and since are the times that an observer is told. There are none without
+// one.
+func (s *Server) now() (t time.Time) {
+	if s.watch != nil {
+		t = time.Now()
+	}
+	return t
+}
+
+func (s *Server) since(t time.Time) (d time.Duration) {
+	if s.watch != nil {
+		d = time.Since(t)
+	}
+	return d
 }
 
 // begin tells a tracer of the operation. r is its request, if it has one.

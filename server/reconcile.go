@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/keystore"
@@ -109,7 +108,7 @@ func (s *Server) unresolved(ctx context.Context) (left []leftover, err error) {
 // ofRecord is the operation that a record tells of, or nil if it is not one of
 // the server half.
 func (s *Server) ofRecord(rec keystore.Record, note meta) *operation {
-	op := &operation{server: s, route: s.route, started: time.Now(), fingerprint: rec.Fingerprint, method: note.Method, path: note.Path}
+	op := &operation{server: s, route: s.route, started: s.now(), fingerprint: rec.Fingerprint, method: note.Method, path: note.Path}
 	op.route.retention, op.route.discard = cmp.Or(note.Retention, defaultRetention), note.Discard
 	if note.ID != "" {
 		op.byID(note.Scope, note.ID)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/canon"
@@ -81,7 +80,7 @@ type function struct {
 }
 
 func (s *Server) run(ctx context.Context, in idem.Intent, opts []RouteOption, f function) (idem.Report, error) {
-	op := &operation{server: s, started: time.Now()}
+	op := &operation{server: s, started: s.now()}
 	ctx = op.begin(ctx, nil)
 	defer op.unwound(ctx)
 	if err := op.prepare(in, opts, f.result); err != nil {

@@ -10,7 +10,9 @@ import (
 )
 
 // Context is as context.WithCancelCause around context.WithDeadlineCause would
-// be. Start it before its use, and Cancel it after, as those.
+// be, but for one thing: an end of its parent or at its deadline that nobody had
+// noticed when it was cancelled has not been. Start it before its use, and Cancel
+// it after, as those.
 type Context struct {
 	parent   context.Context
 	deadline time.Time
@@ -43,12 +45,11 @@ func (c *Context) Cancel(cause error) {
 	defer c.mu.Unlock()
 	switch {
 	case c.listened != nil:
-		c.end(cause)
-	case c.cause != nil:
-	case c.parent.Err() != nil || !time.Now().Before(c.deadline):
-		c.listen() // it has ended by something else
-		c.end(cause)
-	default:
+		c.cancel(cause)
+		if c.stop != nil {
+			c.stop()
+		}
+	case c.cause == nil:
 		c.cause = cause
 	}
 }
@@ -117,11 +118,4 @@ func (c *Context) listen() context.Context {
 		c.stop = stop
 	}
 	return c.listened
-}
-
-func (c *Context) end(cause error) {
-	c.cancel(cause)
-	if c.stop != nil {
-		c.stop()
-	}
 }

@@ -226,11 +226,12 @@ func (k *Keeper) Unlimit() {
 	ks := k.all
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
-	if k.stopped || k.until.IsZero() || !time.Now().Before(k.until) {
+	ended := !k.listed && k.renewal == nil // or there is none before until
+	if k.stopped || k.until.IsZero() || ended && !time.Now().Before(k.until) {
 		return
 	}
 	k.until = time.Time{}
-	if !k.listed && k.renewal == nil {
+	if ended {
 		ks.schedule(k, k.due)
 	}
 }
