@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 
 	"github.com/idem-go/idem/keystore/memstore"
 	"github.com/idem-go/idem/server"
@@ -14,6 +15,8 @@ import (
 
 const (
 	bareHandler = "bare handler"
+	handFirst   = "hand-written, first request"
+	handReplay  = "hand-written, replay"
 	firstOpaque = "idem, first request, Opaque"
 	firstMarked = "idem, first request, Marked"
 	replayed    = "idem, replay"
@@ -27,9 +30,14 @@ const (
 func middlewares() []group {
 	return []group{{name: "middleware, memory store", contenders: []contender{
 		{name: bareHandler, open: handler(nil, http.StatusCreated, uniqueKey)},
+		{name: handFirst, open: handler(handmade, http.StatusCreated, uniqueKey), checks: []check{added(bareHandler), addedAllocs(bareHandler)}},
+		{name: handReplay, open: handler(handmade, http.StatusCreated, oneKey), checks: []check{added(bareHandler), addedAllocs(bareHandler)}},
 		{
 			name: firstOpaque, open: handler(protected(server.Opaque), http.StatusCreated, uniqueKey),
-			checks: []check{added(bareHandler).within(3000), addedAllocs(bareHandler).within(20), addedThan(bareHandler, fiberFirst, fiberBare)},
+			checks: []check{
+				added(bareHandler).within(3000), addedAllocs(bareHandler).within(20),
+				addedThan(bareHandler, fiberFirst, fiberBare), addedThan(bareHandler, handFirst, bareHandler),
+			},
 		},
 		{
 			name: firstMarked, open: handler(protected(server.Marked), http.StatusCreated, uniqueKey),
@@ -39,13 +47,18 @@ func middlewares() []group {
 			name: replayed, open: handler(protected(server.Opaque), http.StatusCreated, oneKey),
 			checks: []check{
 				added(bareHandler).within(1500), addedAllocs(bareHandler).within(12),
-				addedThan(bareHandler, fiberReplay, fiberBare).within(1),
+				addedThan(bareHandler, fiberReplay, fiberBare).within(1), addedThan(bareHandler, handReplay, bareHandler),
 			},
 		},
 		{name: "idem, mismatch", open: mismatch, checks: []check{added(bareHandler), addedAllocs(bareHandler)}},
 		{name: fiberBare, open: fiberApp(false, uniqueKey)},
 		{name: fiberFirst, open: fiberApp(true, uniqueKey), checks: []check{added(fiberBare), addedAllocs(fiberBare)}},
 		{name: fiberReplay, open: fiberApp(true, oneKey), checks: []check{added(fiberBare), addedAllocs(fiberBare)}},
+	}}, {name: "middleware, loopback, memory store", contenders: []contender{
+		{name: bareHandler, open: served(nil, uniqueKey)},
+		{name: firstOpaque, open: served(protected(server.Opaque), uniqueKey), checks: []check{ratio(bareHandler), added(bareHandler), addedAllocs(bareHandler)}},
+		{name: firstMarked, open: served(protected(server.Marked), uniqueKey), checks: []check{ratio(bareHandler), added(bareHandler), addedAllocs(bareHandler)}},
+		{name: replayed, open: served(protected(server.Opaque), oneKey), checks: []check{ratio(bareHandler), added(bareHandler), addedAllocs(bareHandler)}},
 	}}}
 }
 
@@ -99,15 +112,47 @@ func protected(effects server.Effects) func(*stage, http.Handler) (http.Handler,
 	}
 }
 
+// served calls a handler over a connection that is kept.
+func served(around func(*stage, http.Handler) (http.Handler, error), key func(int) string) func(*stage) (func(int) error, error) {
+	return func(s *stage) (func(int) error, error) {
+		h, err := wrapped(s, around)
+		if err != nil {
+			return nil, err
+		}
+		ts := httptest.NewServer(h)
+		s.onEnd(ts.Close)
+		client := &http.Client{Transport: connections(s)}
+		return func(n int) error {
+			r, err := newRequest(s, ts.URL, key(n), requestBody)
+			if err != nil {
+				return err
+			}
+			resp, err := client.Do(r)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			if size, err := io.Copy(io.Discard, resp.Body); err != nil || size == 0 || resp.StatusCode != http.StatusCreated {
+				return fmt.Errorf("the answer was %d, %d bytes, %w", resp.StatusCode, size, err)
+			}
+			return nil
+		}, nil
+	}
+}
+
+func wrapped(s *stage, around func(*stage, http.Handler) (http.Handler, error)) (http.Handler, error) {
+	if around == nil {
+		return http.HandlerFunc(charge), nil
+	}
+	return around(s, http.HandlerFunc(charge))
+}
+
 // handler calls a handler with keys, of which it expects a status.
 func handler(around func(*stage, http.Handler) (http.Handler, error), status int, key func(int) string) func(*stage) (func(int) error, error) {
 	return func(s *stage) (func(int) error, error) {
-		var h http.Handler = http.HandlerFunc(charge)
-		if around != nil {
-			var err error
-			if h, err = around(s, h); err != nil {
-				return nil, err
-			}
+		h, err := wrapped(s, around)
+		if err != nil {
+			return nil, err
 		}
 		return func(n int) error { return serve(s, h, key(n), requestBody, status) }, nil
 	}
@@ -127,12 +172,10 @@ func mismatch(s *stage) (func(int) error, error) {
 
 // serve is a request without a socket.
 func serve(ctx context.Context, h http.Handler, key, body string, status int) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/charges", bytes.NewReader([]byte(body)))
+	r, err := newRequest(ctx, "", key, body)
 	if err != nil {
 		return err
 	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set(keyHeader, key)
 	w := &writer{header: make(http.Header, 8)}
 	h.ServeHTTP(w, r)
 	switch {
@@ -142,6 +185,16 @@ func serve(ctx context.Context, h http.Handler, key, body string, status int) er
 		return errors.New("the answer was empty")
 	}
 	return nil
+}
+
+func newRequest(ctx context.Context, server, key, body string) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, server+"/charges", bytes.NewReader([]byte(body)))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(keyHeader, key)
+	return r, nil
 }
 
 // writer is an http.ResponseWriter that counts.
