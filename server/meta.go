@@ -40,7 +40,7 @@ func (op *operation) meta() []byte {
 
 // encode is json.Marshal, which every request would wait for.
 func (m meta) encode() []byte {
-	b := make([]byte, 0, 128+len(m.Scope)+len(m.Key)+len(m.ID)+len(m.Method)+len(m.Path))
+	b := make([]byte, 0, 64+len(m.Scope)+len(m.Key)+len(m.ID)+len(m.Method)+len(m.Path))
 	b = strconv.AppendInt(append(b, `{"v":`...), int64(m.Version), 10)
 	b = appendString(append(b, `,"scope":`...), m.Scope)
 	for _, field := range [...]struct{ name, value string }{

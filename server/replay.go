@@ -101,7 +101,8 @@ func (s *Server) writeReplay(w http.ResponseWriter, in *incoming, a stored.Answe
 	}
 	withBody := bodyAllowed(a.Status) && in.Method != http.MethodHead
 	if withBody {
-		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+		in.length[0] = strconv.Itoa(len(a.Body))
+		h["Content-Length"] = in.length[:]
 	}
 	w.WriteHeader(a.Status)
 	if withBody {

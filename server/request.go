@@ -25,12 +25,14 @@ type incoming struct {
 	body   []byte
 	handed []*http.Request // to code that may have parsed a form
 
-	// What the request that is handed on is made of, here for want of an
-	// allocation each: the copy with its body, and first the handler's body,
-	// header value and what handed has at first.
+	// What the requests that are handed on are made of, and the values of header
+	// fields, which would be an allocation each: the request with its whole body,
+	// the bodies for those who are asked and for the handler, and the beginning
+	// of handed.
 	copied             http.Request
 	toAsk, toHandle    wholeBody
 	identity, replayed [1]string
+	length             [1]string
 	first              [2]*http.Request
 }
 

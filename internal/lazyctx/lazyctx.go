@@ -42,15 +42,17 @@ func (c *Context) Cancel(cause error) {
 		cause = context.Canceled
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.listened != nil:
-		c.cancel(cause)
-		if c.stop != nil {
-			c.stop()
-		}
-	case c.cause == nil:
+	cancel, stop := c.cancel, c.stop
+	if cancel == nil && c.cause == nil {
 		c.cause = cause
+	}
+	c.mu.Unlock()
+	// Unlocked, since the children end with it, and may ask for values.
+	if cancel != nil {
+		cancel(cause)
+	}
+	if stop != nil {
+		stop()
 	}
 }
 
