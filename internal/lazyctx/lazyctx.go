@@ -27,7 +27,8 @@ type Context struct {
 }
 
 // Start makes c a child of parent that ends at the deadline, with the cause
-// late; nil means context.DeadlineExceeded. What c was before is over.
+// late. With nil it is as context.WithDeadline, and ends with no causes of its own.
+// What c was before is over.
 func (c *Context) Start(parent context.Context, deadline time.Time, late error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,12 +39,12 @@ func (c *Context) Start(parent context.Context, deadline time.Time, late error) 
 // Cancel ends c with the cause, if it has not ended yet; nil means
 // context.Canceled.
 func (c *Context) Cancel(cause error) {
-	if cause == nil {
+	c.mu.Lock()
+	if cause == nil || c.late == nil {
 		cause = context.Canceled
 	}
-	c.mu.Lock()
 	cancel, stop := c.cancel, c.stop
-	if cancel == nil && c.cause == nil {
+	if c.listened == nil && c.cause == nil {
 		c.cause = cause
 	}
 	c.mu.Unlock()
@@ -115,9 +116,10 @@ func (c *Context) listen() context.Context {
 		c.listened, c.cancel = context.WithCancelCause(context.WithoutCancel(c.parent))
 		c.cancel(c.cause)
 	default:
-		timed, stop := context.WithDeadlineCause(c.parent, c.deadline, c.late)
-		c.listened, c.cancel = context.WithCancelCause(timed)
-		c.stop = stop
+		c.listened, c.stop = context.WithDeadlineCause(c.parent, c.deadline, c.late)
+		if c.late != nil {
+			c.listened, c.cancel = context.WithCancelCause(c.listened)
+		}
 	}
 	return c.listened
 }

@@ -71,7 +71,11 @@ func TestAsContext(t *testing.T) {
 	}
 	for end, what := range ends {
 		for name, look := range looks {
-			for _, listening := range []bool{false, true} {
+			for n := range 4 {
+				listening, late := n%2 == 1, errLate
+				if n/2 == 1 {
+					late = nil
+				}
 				asks := name == "Err" || name == "Cause" || name == "Value" // and does not listen
 				if (asks || !listening) && (end == "parent, then own" || end == "late, then own") {
 					continue // nobody had noticed the first end
@@ -90,17 +94,20 @@ func TestAsContext(t *testing.T) {
 						return before, look(ctx)
 					}
 					wantBefore, want := both(func(outer context.Context) (context.Context, context.CancelCauseFunc) {
-						timed, stop := context.WithTimeoutCause(outer, time.Minute, errLate)
+						timed, stop := context.WithTimeoutCause(outer, time.Minute, late)
+						if late == nil {
+							return timed, func(error) { stop() }
+						}
 						ctx, cancel := context.WithCancelCause(timed)
 						return ctx, func(err error) { cancel(err); stop() }
 					})
 					gotBefore, got := both(func(outer context.Context) (context.Context, context.CancelCauseFunc) {
 						c := new(lazyctx.Context)
-						c.Start(outer, time.Now().Add(time.Minute), errLate)
+						c.Start(outer, time.Now().Add(time.Minute), late)
 						return c, c.Cancel
 					})
 					if gotBefore != wantBefore || got != want {
-						t.Errorf("%s of %s, listening %v: %v, %v; want %v, %v", name, end, listening, gotBefore, got, wantBefore, want)
+						t.Errorf("%s of %s, listening %v, late %v: %v, %v; want %v, %v", name, end, listening, late, gotBefore, got, wantBefore, want)
 					}
 				})
 			}
