@@ -10,15 +10,16 @@ import (
 	"sync"
 
 	"github.com/idem-go/idem/internal/keyctx"
+	"github.com/idem-go/idem/internal/lazyctx"
 )
 
-// attempt is one try of a decorated function, and a part of its context: what
-// the function sends through Transport is sent under its key, once.
+// attempt is one try of a decorated function, and its context: what the function
+// sends through Transport is sent under its key, once.
 type attempt struct {
-	context.Context // of the call
-	op              *operation
-	key             Key
-	outer           *attempt // of the call that this one runs in
+	lazyctx.Context
+	op    *operation
+	key   Key
+	outer *attempt // of the call that this one runs in
 
 	mu        sync.Mutex // guards exchanges
 	exchanges []verdict
@@ -61,11 +62,11 @@ func (a *attempt) exchanged(v verdict) {
 }
 
 // judge says what the function's error proves. caller is the context of the
-// call, ctx that of the attempt.
-func (a *attempt) judge(caller, ctx context.Context, err error) verdict {
+// call.
+func (a *attempt) judge(caller context.Context, err error) verdict {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	v := a.classify(caller, ctx, err)
+	v := a.classify(caller, err)
 	v.err = err
 	for _, x := range a.exchanges {
 		v.sends += x.sends
@@ -77,7 +78,7 @@ func (a *attempt) judge(caller, ctx context.Context, err error) verdict {
 	return v
 }
 
-func (a *attempt) classify(caller, ctx context.Context, err error) verdict {
+func (a *attempt) classify(caller context.Context, err error) verdict {
 	if err == nil {
 		return verdict{outcome: OutcomeExecuted}
 	}
@@ -116,7 +117,7 @@ func (a *attempt) classify(caller, ctx context.Context, err error) verdict {
 		return verdict{outcome: OutcomeUnknown}
 	}
 	var network net.Error
-	if ctx.Err() != nil || errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+	if a.Err() != nil || errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return verdict{outcome: OutcomeUnknown, retry: true}
 	}
 	return verdict{outcome: OutcomeUnknown}

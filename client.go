@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/internal/await"
+	"github.com/idem-go/idem/internal/lease"
 	"github.com/idem-go/idem/internal/watch"
 	"github.com/idem-go/idem/keystore"
 )
@@ -96,6 +97,7 @@ type Client struct {
 	flights flights
 	budgets budgets
 	waiters *await.Waiters
+	keepers *lease.Keepers
 	watch   *watch.Watch[Event, Attempt]
 	// credentials are the headers that tell who asks.
 	credentials []string
@@ -127,6 +129,7 @@ func New(cfg Config) (*Client, error) {
 	c.budgets.size = cfg.Policy.RetryBudget
 	if cfg.Store != nil {
 		c.waiters = await.New(cfg.Store)
+		c.keepers = lease.New(cfg.Store, cfg.Lease)
 	}
 	c.credentials = append([]string{"Authorization", "Cookie"}, cfg.Contract.Credentials...)
 	c.watch = watch.New[Event, Attempt](cfg.Observer)

@@ -180,19 +180,19 @@ func encodeResult[T any](encode func(any) ([]byte, error), v *T) ([]byte, error)
 }
 
 func (f *function[T]) try(caller context.Context, key Key, timeout time.Duration) (v verdict) {
-	a := &attempt{Context: caller, op: &f.operation, key: key, outer: attemptFrom(caller)}
-	ctx, cancel := context.WithTimeout(a, timeout)
-	defer cancel()
+	a := &attempt{op: &f.operation, key: key, outer: attemptFrom(caller)}
+	a.Start(caller, time.Now().Add(timeout), nil)
+	defer a.Cancel(nil)
 	var value T
 	err := ErrGoexit
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}
-		v = a.judge(caller, ctx, err)
+		v = a.judge(caller, err)
 		v.value = value
 		f.run.last = v // where the function has ended this goroutine, nobody gets v
 	}()
-	value, err = f.call(ctx, key)
+	value, err = f.call(a, key)
 	return v
 }

@@ -33,7 +33,8 @@ type holding struct {
 
 // keep renews the claim until it is settled.
 func (h *holding) keep(ctx context.Context, c *Client, lost func()) {
-	h.keeper = lease.Keep(ctx, c.cfg.Store, h.owner, c.cfg.Lease, h.claimed, lost)
+	h.keeper = new(lease.Keeper)
+	c.keepers.Keep(h.keeper, context.WithoutCancel(ctx), h.owner, h.claimed, time.Time{}, lease.Lost(lost))
 }
 
 // check tells whether an attempt may be sent under the claim: not when the

@@ -17,7 +17,6 @@ import (
 type Keepers struct {
 	store keystore.Store
 	lease time.Duration
-	alone bool // there is one Keeper only
 
 	// mu guards everything below, and in each Keeper what says so.
 	mu sync.Mutex
@@ -71,20 +70,10 @@ type renewal struct {
 	done chan struct{}
 }
 
-// Keep starts to renew the lease of a claim that was sent at claimed. lost is
-// called, at most once, when the store says that the record has another owner.
-// ctx's values go to the store; its end does not stop the renewals: Stop does,
-// and must be called.
-func Keep(ctx context.Context, store keystore.Store, owner keystore.Owner, length time.Duration, claimed time.Time, lost func()) *Keeper {
-	k := new(Keeper)
-	ks := New(store, length)
-	ks.alone = true
-	ks.Keep(k, context.WithoutCancel(ctx), owner, claimed, time.Time{}, Lost(lost))
-	return k
-}
-
-// Keep is the function Keep with k as the Keeper, which is new. ctx does not end,
-// and the renewals do at until, if that is not zero.
+// Keep starts to renew, with k, which is new, the lease of a claim that was sent
+// at claimed. loser is told when the store says that the record has another
+// owner. ctx's values go to the store; it does not end. The renewals end with
+// Stop, which must be called, and at until, if that is not zero.
 func (ks *Keepers) Keep(k *Keeper, ctx context.Context, owner keystore.Owner, claimed, until time.Time, loser Loser) {
 	k.all, k.ctx, k.owner, k.until, k.loser = ks, ctx, owner, until, loser
 	k.aliveTil = claimed.Add(ks.lease)
@@ -243,9 +232,6 @@ func (k *Keeper) Stop() {
 	ks.mu.Lock()
 	k.stopped = true
 	ks.unlist(k)
-	if ks.alone {
-		ks.timer.Stop()
-	}
 	under := k.renewal
 	ks.mu.Unlock()
 	if under != nil {

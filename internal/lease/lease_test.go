@@ -37,7 +37,9 @@ func (r *renewals) Renew(ctx context.Context, o keystore.Owner, p keystore.Renew
 const length = 30 * time.Second
 
 func keep(ctx context.Context, store keystore.Store, lost func()) *lease.Keeper {
-	return lease.Keep(ctx, store, keystore.Owner{Token: 7}, length, time.Now(), lost)
+	k := new(lease.Keeper)
+	lease.New(store, length).Keep(k, context.WithoutCancel(ctx), keystore.Owner{Token: 7}, time.Now(), time.Time{}, lease.Lost(lost))
+	return k
 }
 
 func never(t *testing.T) func() { return func() { t.Error("lost") } }
