@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/internal/batch"
 	"github.com/idem-go/idem/keystore"
 )
 
@@ -67,7 +68,7 @@ func claimBatch() string {
 		"{claimable by q}", byQ, "{regrant}", excluded).Replace(claimBatchSQL)
 }
 
-type claimMember = member[keystore.ClaimParams, answer]
+type claimMember = batch.Member[keystore.ClaimParams, answer]
 
 // keepClaim returns the parameters with a Meta of their own.
 func keepClaim(p keystore.ClaimParams) keystore.ClaimParams {
@@ -84,7 +85,7 @@ func (s *Store) claimTogether(ctx context.Context, members []*claimMember) error
 	leases, keeps, locks := numbers[:n:n], numbers[n:2*n:2*n], numbers[2*n:]
 	begun, metas, takeovers := make([]bool, n), make([][]byte, n), [][]byte{}
 	for i, m := range members {
-		p := &m.call
+		p := &m.Call
 		ids[i], scopes[i], fingerprints[i], nonces[i] = p.ID[:], p.Scope[:], p.Fingerprint[:], p.Nonce[:]
 		leases[i], keeps[i], locks[i] = micros(p.Lease), micros(p.Keep), s.advisoryLock(p.ID)
 		begun[i], metas[i] = p.Begun, p.Meta
@@ -116,8 +117,8 @@ func (s *Store) claimTogether(ctx context.Context, members []*claimMember) error
 		return ignoreRefused(err)
 	}
 	for i, m := range members {
-		if a := answers[i]; a.row.id != nil && !a.large(m.call) {
-			m.answer, m.answered = a, true
+		if a := answers[i]; a.row.id != nil && !a.large(m.Call) {
+			m.Answer, m.Answered = a, true
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/internal/batch"
 	"github.com/idem-go/idem/keystore"
 )
 
@@ -40,7 +41,7 @@ type completion struct {
 	result    []byte
 }
 
-type completeMember = member[completion, int64]
+type completeMember = batch.Member[completion, int64]
 
 // keepCompletion returns the call with a result of its own.
 func keepCompletion(c completion) completion {
@@ -60,7 +61,7 @@ func (s *Store) completeTogether(ctx context.Context, members []*completeMember)
 	ids, nonces, results := make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	tokens, retentions := make([]int64, n), make([]int64, n)
 	for i, m := range members {
-		c := &m.call
+		c := &m.Call
 		ids[i], nonces[i], tokens[i] = c.owner.ID[:], c.owner.Nonce[:], int64(c.owner.Token)
 		retentions[i], results[i] = c.retention, c.result
 	}
@@ -83,7 +84,7 @@ func (s *Store) completeTogether(ctx context.Context, members []*completeMember)
 		return ignoreRefused(err)
 	}
 	for i, m := range members {
-		m.answer, m.answered = changed[i], true
+		m.Answer, m.Answered = changed[i], true
 	}
 	return nil
 }
@@ -115,6 +116,6 @@ func ignoreRefused(err error) error {
 }
 
 // find returns the place of the member with the record.
-func find[C, A any](members []*member[C, A], id []byte) (int, bool) {
-	return slices.BinarySearchFunc(members, id, func(m *member[C, A], id []byte) int { return bytes.Compare(m.id[:], id) })
+func find[C, A any](members []*batch.Member[C, A], id []byte) (int, bool) {
+	return slices.BinarySearchFunc(members, id, func(m *batch.Member[C, A], id []byte) int { return bytes.Compare(m.ID[:], id) })
 }

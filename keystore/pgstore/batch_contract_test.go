@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/batch"
 	"github.com/idem-go/idem/internal/lincheck"
 	"github.com/idem-go/idem/keystore"
 	"github.com/idem-go/idem/keystore/keystoretest"
@@ -23,7 +24,7 @@ const company = 3
 // once.
 func meet(s *Store) {
 	s.batches = true
-	s.claims.limit, s.completes.limit = 1, 1
+	s.claims.Limit, s.completes.Limit = 1, 1
 }
 
 // force makes a store send every Claim and Complete in a batch: one that would go
@@ -32,30 +33,30 @@ func meet(s *Store) {
 func force(s *Store) *atomic.Int64 {
 	var n atomic.Int64
 	meet(s)
-	s.claims.together = accompanied(s.claims.together, &n, func() *claimMember {
+	s.claims.Together = accompanied(s.claims.Together, &n, func() *claimMember {
 		p := params()
 		p.Scope = [32]byte{1}
-		return &claimMember{id: p.ID, call: p}
+		return &claimMember{ID: p.ID, Call: p}
 	})
-	s.completes.together = accompanied(s.completes.together, &n, func() *completeMember {
+	s.completes.Together = accompanied(s.completes.Together, &n, func() *completeMember {
 		o := keystore.Owner{Nonce: [16]byte{1}, Token: 1}
 		rand.Read(o.ID[:])
-		return &completeMember{id: o.ID, call: completion{owner: o, retention: 1, result: []byte("a stranger's")}}
+		return &completeMember{ID: o.ID, Call: completion{owner: o, retention: 1, result: []byte("a stranger's")}}
 	})
 	return &n
 }
 
 // accompanied returns a together in which nobody travels alone.
-func accompanied[C, A any](together func(context.Context, []*member[C, A]) error, n *atomic.Int64, stranger func() *member[C, A]) func(context.Context, []*member[C, A]) error {
-	return func(ctx context.Context, own []*member[C, A]) error {
+func accompanied[C, A any](together func(context.Context, []*batch.Member[C, A]) error, n *atomic.Int64, stranger func() *batch.Member[C, A]) func(context.Context, []*batch.Member[C, A]) error {
+	return func(ctx context.Context, own []*batch.Member[C, A]) error {
 		members := slices.Clone(own)
 		for range company {
 			members = append(members, stranger())
 		}
-		slices.SortFunc(members, func(a, b *member[C, A]) int { return bytes.Compare(a.id[:], b.id[:]) })
+		slices.SortFunc(members, func(a, b *batch.Member[C, A]) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 		err := together(ctx, members)
 		for _, m := range own {
-			if m.answered {
+			if m.Answered {
 				n.Add(1)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/batch"
 	"github.com/idem-go/idem/keystore"
 )
 
@@ -27,26 +28,22 @@ func meeting(t testing.TB, pool *pgxpool.Pool) *Store {
 // asBatch makes the calls to a meeting store, which are to different records, as
 // one batch. It returns when they all wait in it and were let go; wait waits
 // for their answers.
-func asBatch[C, A any](t *testing.T, g *group[C, A], calls ...func()) (wait func()) {
+func asBatch[C, A any](t *testing.T, g *batch.Group[C, A], calls ...func()) (wait func()) {
 	t.Helper()
-	if !g.place(nil) {
+	release, ok := g.Occupy()
+	if !ok {
 		t.Fatal("something is under way")
 	}
 	var wg sync.WaitGroup
 	for _, call := range calls {
 		wg.Go(call)
 	}
-	waiting := func() int {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return len(g.waiting)
-	}
-	for deadline := time.Now().Add(patience); waiting() < len(calls); runtime.Gosched() {
+	for deadline := time.Now().Add(patience); g.Waiting() < len(calls); runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d calls wait", waiting(), len(calls))
+			t.Fatalf("%d of %d calls wait", g.Waiting(), len(calls))
 		}
 	}
-	g.pass()
+	release()
 	return wg.Wait
 }
 

@@ -55,7 +55,7 @@ func (s *Store) askForClaim(ctx context.Context, p keystore.ClaimParams) (a answ
 	if !s.batches {
 		return s.claimAlone(ctx, p)
 	}
-	return s.claims.do(ctx, p.ID, len(p.Meta), p)
+	return s.claims.Do(ctx, p.ID, len(p.Meta), p)
 }
 
 // claimAlone runs the statement of one claim.

@@ -40,6 +40,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/batch"
 	"github.com/idem-go/idem/keystore"
 )
 
@@ -124,8 +125,8 @@ type shared struct {
 	changes changes
 	// batches tells whether claims and completes are used; see Config.Batch.
 	batches   bool
-	claims    group[keystore.ClaimParams, answer]
-	completes group[completion, int64]
+	claims    batch.Group[keystore.ClaimParams, answer]
+	completes batch.Group[completion, int64]
 	// unprepared is set when prepared statements have turned out not to work.
 	unprepared atomic.Bool
 }
@@ -150,13 +151,22 @@ func New(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	of := pool.Config()
 	//lint:ignore SA1019 who still uses it must not be surprised
 	s.batches = cfg.Batch && of.PrepareConn == nil && of.BeforeAcquire == nil
-	s.claims = group[keystore.ClaimParams, answer]{
-		op: "claim", alone: s.claimAlone, together: s.claimTogether, keep: keepClaim, limit: maxBatches,
+	s.claims = batch.Group[keystore.ClaimParams, answer]{
+		Left: left("claim"), Alone: s.claimAlone, Together: s.claimTogether, Keep: keepClaim, Limit: maxBatches,
 	}
-	s.completes = group[completion, int64]{
-		op: "complete", alone: s.completeAlone, together: s.completeTogether, keep: keepCompletion, limit: maxBatches,
+	s.completes = batch.Group[completion, int64]{
+		Left: left("complete"), Alone: s.completeAlone, Together: s.completeTogether, Keep: keepCompletion, Limit: maxBatches,
 	}
 	return s, nil
+}
+
+// maxBatches is how many batches of a kind are under way: the server, and who
+// waits, is better off with few large ones than with many.
+const maxBatches = 2
+
+// left is what the caller of an op is told who has left a batch.
+func left(op string) func(error) error {
+	return func(err error) error { return failed(op, err) }
 }
 
 var errNoPool = errors.New("pgstore: pool is nil; use the one that pgxpool.New returns")

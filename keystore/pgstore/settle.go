@@ -37,7 +37,7 @@ func (s *Store) Complete(ctx context.Context, o keystore.Owner, p keystore.Compl
 		if s.tx != nil || !s.batches {
 			return s.completeAlone(ctx, c)
 		}
-		return s.completes.do(ctx, o.ID, len(result), c)
+		return s.completes.Do(ctx, o.ID, len(result), c)
 	})
 	if applied {
 		s.changed(o.ID, true)

@@ -1,4 +1,6 @@
-package pgstore
+// Package batch lets concurrent calls of one process travel together: one
+// statement, or one commit, for all.
+package batch
 
 import (
 	"bytes"
@@ -8,47 +10,47 @@ import (
 	"sync"
 )
 
-// The server, and who waits, is better off with few large batches than with
-// many. The other two bound a batch.
+// What bounds a batch.
 const (
-	maxBatches    = 2
-	maxBatch      = 128
-	maxBatchBytes = 1 << 20
+	MaxCalls = 128
+	MaxBytes = 1 << 20
 )
 
-// group lets calls travel together. A call that finds none under way goes at once.
+// Group lets calls travel together. A call that finds none under way goes at once.
 // The others wait, for nothing but the return of something that is under way:
-// then all who wait go together, each record once, unless limit batches are under
+// then all who wait go together, each record once, unless Limit batches are under
 // way.
-type group[C, A any] struct {
-	op string // names the operation in errors
-	// alone makes one call.
-	alone func(context.Context, C) (A, error)
-	// together makes several calls, sorted by their records, in one statement. Calls
+type Group[C, A any] struct {
+	// Left is what the caller is told who has left, because its context ended so.
+	Left func(error) error
+	// Alone makes one call.
+	Alone func(context.Context, C) (A, error)
+	// Together makes several calls, sorted by their records, in one statement. Calls
 	// that it does not answer are made alone. An error is that of all: nobody knows
 	// whether the statement was carried out.
-	together func(context.Context, []*member[C, A]) error
-	// keep copies what the caller of a call may change when it has left.
-	keep  func(C) C
-	limit int
+	Together func(context.Context, []*Member[C, A]) error
+	// Keep copies what the caller of a call may change when it has left.
+	Keep  func(C) C
+	Limit int
 
 	mu             sync.Mutex
 	calls, batches int             // under way; the calls include those in batches
-	waiting        []*member[C, A] // something is under way then
+	waiting        []*Member[C, A] // something is under way then
 }
 
-// member is a call that waits or is in a batch.
-type member[C, A any] struct {
-	id   [32]byte
+// Member is a call that waits or is in a batch.
+type Member[C, A any] struct {
+	ID   [32]byte
+	Call C
 	size int
-	call C
 	// done is closed when it is known what becomes of the call: it goes by itself; or
 	// its batch has returned, which has answered it, or has failed, or neither: then
 	// it is made alone.
-	done     chan struct{}
-	goes     bool
-	answered bool
-	answer   A
+	done chan struct{}
+	goes bool
+	// Together sets these two.
+	Answered bool
+	Answer   A
 	err      error
 
 	left  bool // guarded, as batch is, by the group's mu
@@ -57,16 +59,16 @@ type member[C, A any] struct {
 
 // batch are calls that travel together. ctx ends when the last of them has left.
 type batch[C, A any] struct {
-	members []*member[C, A]
+	members []*Member[C, A]
 	ctx     context.Context
 	cancel  context.CancelFunc
 	stay    int // how many have not left; guarded by the group's mu
 }
 
-// do makes a call about a record. size is what it takes of a batch's room.
-func (g *group[C, A]) do(ctx context.Context, id [32]byte, size int, call C) (A, error) {
-	if size > maxBatchBytes {
-		return g.alone(ctx, call)
+// Do makes a call about a record. size is what it takes of a batch's room.
+func (g *Group[C, A]) Do(ctx context.Context, id [32]byte, size int, call C) (A, error) {
+	if size > MaxBytes {
+		return g.Alone(ctx, call)
 	}
 	m := g.enter(id, size, call)
 	if m == nil {
@@ -81,37 +83,37 @@ func (g *group[C, A]) do(ctx context.Context, id [32]byte, size int, call C) (A,
 	case <-m.done:
 	case <-ctx.Done():
 		g.leave(m)
-		return *new(A), failed(g.op, ctx.Err())
+		return *new(A), g.Left(ctx.Err())
 	}
 	switch {
 	case m.goes:
 		return g.single(ctx, id, call)
-	case m.err != nil || m.answered:
-		return m.answer, m.err
+	case m.err != nil || m.Answered:
+		return m.Answer, m.err
 	}
-	return g.alone(ctx, call)
+	return g.Alone(ctx, call)
 }
 
 // single makes a call that is under way by itself. It is a batch too: those who
 // wait for its return must not wait for what only this call does.
-func (g *group[C, A]) single(ctx context.Context, id [32]byte, call C) (A, error) {
-	m := &member[C, A]{id: id, call: call}
+func (g *Group[C, A]) single(ctx context.Context, id [32]byte, call C) (A, error) {
+	m := &Member[C, A]{ID: id, Call: call}
 	err := func() error {
 		defer g.pass()
-		return g.together(ctx, []*member[C, A]{m})
+		return g.Together(ctx, []*Member[C, A]{m})
 	}()
-	if err != nil || m.answered {
-		return m.answer, err
+	if err != nil || m.Answered {
+		return m.Answer, err
 	}
-	return g.alone(ctx, call)
+	return g.Alone(ctx, call)
 }
 
 // enter returns nil where the call may go at once. Otherwise it waits as a member.
-func (g *group[C, A]) enter(id [32]byte, size int, call C) *member[C, A] {
+func (g *Group[C, A]) enter(id [32]byte, size int, call C) *Member[C, A] {
 	if g.place(nil) {
 		return nil
 	}
-	if m := (&member[C, A]{id: id, size: size, call: g.keep(call), done: make(chan struct{})}); !g.place(m) {
+	if m := (&Member[C, A]{ID: id, size: size, Call: g.Keep(call), done: make(chan struct{})}); !g.place(m) {
 		return m
 	}
 	return nil // by now
@@ -119,19 +121,19 @@ func (g *group[C, A]) enter(id [32]byte, size int, call C) *member[C, A] {
 
 // accompany makes a call that may go at once one of those who wait, if there are
 // any: they would wait for its return.
-func (g *group[C, A]) accompany(id [32]byte, size int, call C) *member[C, A] {
+func (g *Group[C, A]) accompany(id [32]byte, size int, call C) *Member[C, A] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.waiting) == 0 {
 		return nil
 	}
-	m := &member[C, A]{id: id, size: size, call: g.keep(call), done: make(chan struct{})}
+	m := &Member[C, A]{ID: id, size: size, Call: g.Keep(call), done: make(chan struct{})}
 	g.waiting = append(g.waiting, m)
 	return m
 }
 
 // place makes a call the one under way. Where there is one, m waits.
-func (g *group[C, A]) place(m *member[C, A]) bool {
+func (g *Group[C, A]) place(m *Member[C, A]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.calls == 0 {
@@ -145,7 +147,7 @@ func (g *group[C, A]) place(m *member[C, A]) bool {
 }
 
 // leave takes a caller out who waits no longer. The others in its batch stay.
-func (g *group[C, A]) leave(m *member[C, A]) {
+func (g *Group[C, A]) leave(m *Member[C, A]) {
 	g.mu.Lock()
 	m.left = true
 	if m.batch != nil {
@@ -160,7 +162,7 @@ func (g *group[C, A]) leave(m *member[C, A]) {
 }
 
 // pass lets those who wait go where a call that went by itself has returned.
-func (g *group[C, A]) pass() {
+func (g *Group[C, A]) pass() {
 	if b := g.next(1, 0); b != nil {
 		go g.travel(b)
 	}
@@ -168,9 +170,9 @@ func (g *group[C, A]) pass() {
 
 // travel carries a batch, and then the ones that wait at its return. So the
 // goroutine ends when nobody is left.
-func (g *group[C, A]) travel(b *batch[C, A]) {
+func (g *Group[C, A]) travel(b *batch[C, A]) {
 	for b != nil {
-		err := g.together(b.ctx, b.members)
+		err := g.Together(b.ctx, b.members)
 		b.cancel()
 		next := g.next(len(b.members), 1)
 		for _, m := range b.members {
@@ -183,12 +185,12 @@ func (g *group[C, A]) travel(b *batch[C, A]) {
 
 // next lets those who wait go where calls, and the batch that they were, have
 // returned. One goes by itself; several are a batch that is to travel.
-func (g *group[C, A]) next(calls, batches int) *batch[C, A] {
+func (g *Group[C, A]) next(calls, batches int) *batch[C, A] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls -= calls
 	g.batches -= batches
-	if len(g.waiting) == 0 || g.batches == g.limit {
+	if len(g.waiting) == 0 || g.batches == g.Limit {
 		return nil
 	}
 	b := &batch[C, A]{members: g.pick()}
@@ -203,7 +205,7 @@ func (g *group[C, A]) next(calls, batches int) *batch[C, A] {
 	}
 	g.batches++
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	slices.SortFunc(b.members, func(a, b *member[C, A]) int { return bytes.Compare(a.id[:], b.id[:]) })
+	slices.SortFunc(b.members, func(a, b *Member[C, A]) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	for _, m := range b.members {
 		m.batch = b
 	}
@@ -211,15 +213,15 @@ func (g *group[C, A]) next(calls, batches int) *batch[C, A] {
 }
 
 // pick takes out of the queue who may travel together, first come, first served.
-func (g *group[C, A]) pick() (members []*member[C, A]) {
+func (g *Group[C, A]) pick() (members []*Member[C, A]) {
 	size, stay, picked := 0, g.waiting[:0], map[[32]byte]bool{}
 	for _, m := range g.waiting {
 		switch {
 		case m.left:
-		case picked[m.id] || len(members) == maxBatch || size+m.size > maxBatchBytes:
+		case picked[m.ID] || len(members) == MaxCalls || size+m.size > MaxBytes:
 			stay = append(stay, m)
 		default:
-			picked[m.id] = true
+			picked[m.ID] = true
 			size += m.size
 			members = append(members, m)
 		}
@@ -227,4 +229,15 @@ func (g *group[C, A]) pick() (members []*member[C, A]) {
 	clear(g.waiting[len(stay):])
 	g.waiting = stay
 	return members
+}
+
+// Occupy makes calls wait as if one were under way, until it is released. It
+// reports false where one is.
+func (g *Group[C, A]) Occupy() (release func(), ok bool) { return g.pass, g.place(nil) }
+
+// Waiting is how many calls wait.
+func (g *Group[C, A]) Waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting)
 }

@@ -1,4 +1,4 @@
-package pgstore
+package batch
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // road is a runner without a server: what it is given is under way for a second
 // and answered with itself.
 type road struct {
-	group[string, string]
+	Group[string, string]
 	start time.Time
 
 	mu      sync.Mutex
@@ -32,23 +32,23 @@ type trip struct {
 
 func newRoad(limit int) *road {
 	r := &road{start: time.Now()}
-	r.group = group[string, string]{
-		op: "test", limit: limit, keep: func(s string) string { return "kept " + s },
-		alone: func(ctx context.Context, call string) (string, error) {
+	r.Group = Group[string, string]{
+		Left: func(err error) error { return fmt.Errorf("test: %w", err) }, Limit: limit, Keep: func(s string) string { return "kept " + s },
+		Alone: func(ctx context.Context, call string) (string, error) {
 			r.leaves(true, call)
 			return call, sleep(ctx)
 		},
-		together: func(ctx context.Context, members []*member[string, string]) error {
+		Together: func(ctx context.Context, members []*Member[string, string]) error {
 			calls := make([]string, len(members))
 			for i, m := range members {
-				calls[i] = m.call
+				calls[i] = m.Call
 			}
 			r.leaves(len(members) == 1, calls...)
 			if err := sleep(ctx); err != nil {
 				return err
 			}
 			for _, m := range members {
-				m.answer, m.answered = m.call, true
+				m.Answer, m.Answered = m.Call, true
 			}
 			return nil
 		},
@@ -77,7 +77,7 @@ func (r *road) leaves(alone bool, calls ...string) {
 func (r *road) call(ctx context.Context, name string, size int, ends func(string, error)) {
 	var id [32]byte
 	copy(id[:], name)
-	r.callers.Go(func() { ends(r.do(ctx, id, size, name)) })
+	r.callers.Go(func() { ends(r.Do(ctx, id, size, name)) })
 	synctest.Wait()
 }
 
@@ -98,10 +98,10 @@ func (r *road) wants(t *testing.T, want ...trip) {
 	if got, want := fmt.Sprint(r.trips), fmt.Sprint(want); got != want {
 		t.Errorf("what has left is\n%s, want\n%s", got, want)
 	}
-	r.group.mu.Lock()
-	defer r.group.mu.Unlock()
-	if r.group.calls != 0 || r.batches != 0 || len(r.waiting) != 0 {
-		t.Errorf("in the end %d calls and %d batches are under way, and %d calls wait", r.group.calls, r.batches, len(r.waiting))
+	r.Group.mu.Lock()
+	defer r.Group.mu.Unlock()
+	if r.Group.calls != 0 || r.batches != 0 || len(r.waiting) != 0 {
+		t.Errorf("in the end %d calls and %d batches are under way, and %d calls wait", r.Group.calls, r.batches, len(r.waiting))
 	}
 }
 
@@ -138,7 +138,7 @@ func TestBatchLeaves(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // or each could find that it is alone
 			r := newRoad(1)
 			for _, name := range []string{"a", "b", "c"} {
-				r.callers.Go(func() { _, _ = r.do(t.Context(), [32]byte{name[0]}, 0, name) })
+				r.callers.Go(func() { _, _ = r.Do(t.Context(), [32]byte{name[0]}, 0, name) })
 			}
 			r.callers.Wait()
 			r.wants(t, trip{0, false, []string{"kept a", "kept b", "kept c"}})
@@ -175,10 +175,10 @@ func TestBatchLeaves(t *testing.T) {
 			r := newRoad(1)
 			want := []trip{{0, true, []string{"x"}}, {time.Second, false, nil}, {2 * time.Second, false, nil}}
 			r.call(t.Context(), "x", 0, answered(t, "x"))
-			for i := range maxBatch + 2 {
+			for i := range MaxCalls + 2 {
 				name := fmt.Sprintf("%03d", i)
 				r.call(t.Context(), name, 0, answered(t, name))
-				want[1+i/maxBatch].calls = append(want[1+i/maxBatch].calls, "kept "+name)
+				want[1+i/MaxCalls].calls = append(want[1+i/MaxCalls].calls, "kept "+name)
 			}
 			r.wants(t, want...)
 		})
@@ -190,7 +190,7 @@ func TestBatchLeaves(t *testing.T) {
 				r.call(t.Context(), name, size, answered(t, name))
 			}
 			for i, name := range []string{"a", "b", "c", "d"} {
-				r.call(t.Context(), name, []int{maxBatchBytes - 1, 2, 1, maxBatchBytes + 1}[i], answered(t, name))
+				r.call(t.Context(), name, []int{MaxBytes - 1, 2, 1, MaxBytes + 1}[i], answered(t, name))
 			}
 			r.wants(t, trip{0, true, []string{"x"}}, trip{0, true, []string{"d"}}, // waits for nobody
 				trip{time.Second, false, []string{"kept a", "kept c"}}, trip{2 * time.Second, true, []string{"b"}})
@@ -202,7 +202,7 @@ func TestBatchMemberLeaves(t *testing.T) {
 	left := func(t *testing.T) func(string, error) {
 		start := time.Now()
 		return func(_ string, err error) {
-			if !errors.Is(err, context.DeadlineExceeded) || err.Error() != "pgstore: test: context deadline exceeded" {
+			if !errors.Is(err, context.DeadlineExceeded) || err.Error() != "test: context deadline exceeded" {
 				t.Errorf("who has left was answered %v", err)
 			}
 			if d := time.Since(start); d > 3*time.Second/2 {
@@ -250,7 +250,7 @@ func TestBatchMemberLeaves(t *testing.T) {
 // Who gets a place and leaves in the same moment passes it on.
 func TestBatchPlaceIsPassedOn(t *testing.T) {
 	r := newRoad(1)
-	g := &r.group
+	g := &r.Group
 	g.place(nil)
 	m := g.enter([32]byte{1}, 0, "leaves")
 	g.pass()
@@ -268,15 +268,15 @@ func TestBatchAnswers(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRoad(1)
-			together := r.together
-			r.together = func(ctx context.Context, members []*member[string, string]) error {
+			together := r.Together
+			r.Together = func(ctx context.Context, members []*Member[string, string]) error {
 				if len(members) == 1 {
 					return together(ctx, members)
 				}
 				if fails {
 					return errors.Join(together(ctx, nil), lost)
 				}
-				i := slices.IndexFunc(members, func(m *member[string, string]) bool { return m.call == "kept b" })
+				i := slices.IndexFunc(members, func(m *Member[string, string]) bool { return m.Call == "kept b" })
 				return together(ctx, slices.Delete(slices.Clone(members), i, i+1))
 			}
 			for _, name := range []string{"x", "a", "b", "c"} {
