@@ -34,6 +34,10 @@ func sqliteStores() []group {
 			if err != nil {
 				return nil, err
 			}
+			// One that writes, and some that read. By default a pool closes all
+			// but two that are idle, and opening one takes longer than a claim.
+			db.SetMaxOpenConns(4)
+			db.SetMaxIdleConns(4)
 			if err := sqlitestore.Migrate(s, db, sqlitestore.Config{}); err != nil {
 				return nil, err
 			}

@@ -235,9 +235,9 @@ func (g *Group[C, A]) pick() (members []*Member[C, A]) {
 // reports false where one is.
 func (g *Group[C, A]) Occupy() (release func(), ok bool) { return g.pass, g.place(nil) }
 
-// Waiting is how many calls wait.
-func (g *Group[C, A]) Waiting() int {
+// Pending is how many calls are under way or wait.
+func (g *Group[C, A]) Pending() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.waiting)
+	return g.calls + len(g.waiting)
 }

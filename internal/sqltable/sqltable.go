@@ -70,6 +70,8 @@ type Table struct {
 	maxResult int
 	// writer holds a value while there is a writer. nil: no limit.
 	writer chan struct{}
+	// commits are those that writers share; nil: each has its own.
+	commits *commits
 	// tx is the transaction that the table is used in, if any.
 	tx *transaction
 }
@@ -94,6 +96,7 @@ func New(db *sql.DB, name string, maxResult int, d Dialect) (*Table, error) {
 	}
 	if d.OneWriter {
 		t.writer = make(chan struct{}, 1)
+		t.commits = t.newCommits()
 	}
 	return t, nil
 }
@@ -116,13 +119,14 @@ func (t *Table) querier() Querier {
 
 // exec runs one write and returns how many rows it applied to.
 func (t *Table) exec(ctx context.Context, statement string, args ...any) (int, error) {
-	if t.tx == nil {
-		if err := t.Enter(ctx); err != nil {
-			return 0, err
-		}
-		defer t.Leave()
+	switch {
+	case t.tx != nil:
+	case t.commits != nil:
+		return t.commits.do(ctx, write{statement, args})
+	default:
+		return t.alone(ctx, write{statement, args})
 	}
-	return affected(t.querier().ExecContext(ctx, t.sql(statement), args...))
+	return affected(t.tx.tx.ExecContext(ctx, t.sql(statement), args...))
 }
 
 // Enter waits until the caller may write, where there is one writer at a time.

@@ -38,9 +38,9 @@ func asBatch[C, A any](t *testing.T, g *batch.Group[C, A], calls ...func()) (wai
 	for _, call := range calls {
 		wg.Go(call)
 	}
-	for deadline := time.Now().Add(patience); g.Waiting() < len(calls); runtime.Gosched() {
+	for deadline := time.Now().Add(patience); g.Pending() < 1+len(calls); runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d calls wait", g.Waiting(), len(calls))
+			t.Fatalf("%d of %d calls wait", g.Pending()-1, len(calls))
 		}
 	}
 	release()

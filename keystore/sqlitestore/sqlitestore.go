@@ -32,7 +32,11 @@
 //
 // A duplicate is answered by one read, which waits for no writer. A claim that
 // acquires is a read and a write, every other call one write; each write is one
-// statement, and so one commit to the disk. SQLite has one writer at a time.
+// statement. SQLite has one writer at a time; the writes that a store's callers
+// would wait with share one commit to the disk, which has a context of its own.
+// A pool closes all but two of its idle connections, and to open one takes
+// longer than a claim: with many callers, set db.SetMaxOpenConns and
+// db.SetMaxIdleConns to the same small number, such as 4.
 package sqlitestore
 
 import (
