@@ -18,18 +18,25 @@ func redisStores() []group {
 			c, err := newRedis(s)
 			return redisHand{c, "hand:" + rand.Text() + ":"}, err
 		},
-		stores: []variant{{name: byStore, open: func(s *stage) (keystore.Store, error) {
-			c, err := newRedis(s)
-			if err != nil {
-				return nil, err
-			}
-			return redisstore.New(c, redisstore.Config{Prefix: "idem:" + rand.Text() + ":"})
-		}}},
+		stores: []variant{{name: byStore, open: openRedis(false)}, {name: byStore + ", Batch", open: openRedis(true)}},
 	}
 	many := one
 	many.name, many.callers = "redisstore, 64 goroutines", crowd
-	many.stores = []variant{{name: byStore, open: one.stores[0].open, fresh: []check{speed(byHand).atLeast(1)}}}
+	many.stores = []variant{
+		{name: byStore, open: openRedis(false), fresh: []check{speed(byHand)}},
+		{name: byStore + ", Batch", open: openRedis(true), fresh: []check{speed(byHand).atLeast(1)}},
+	}
 	return append(one.groups(), many.groups()...)
+}
+
+func openRedis(batch bool) func(*stage) (keystore.Store, error) {
+	return func(s *stage) (keystore.Store, error) {
+		c, err := newRedis(s)
+		if err != nil {
+			return nil, err
+		}
+		return redisstore.New(c, redisstore.Config{Prefix: "idem:" + rand.Text() + ":", Batch: batch})
+	}
 }
 
 // newRedis is a client with its defaults. What a round has stored ends with it.

@@ -42,6 +42,14 @@ type Config struct {
 	// ReplicaTimeout is how long Replicas are waited for; 0 means 1 s. At
 	// least 1 ms.
 	ReplicaTimeout time.Duration
+	// Batch lets calls that are made while others are under way wait for one of those
+	// to return, and then go together, in one pipeline: up to 128 of them and 1 MiB.
+	// Each is answered as it would be alone. A call that finds none under way goes at
+	// once. A pipeline has a context of its own, in which hooks of the client find no
+	// caller's values, and a caller whose context ends leaves it at once. It does
+	// nothing with Replicas. Turn it on for a store that has ten callers and more at a
+	// time; see docs/performance.md.
+	Batch bool
 	// OnListen, if set, is told by Listen how it goes: nil whenever the
 	// subscription stands, an error whenever it is lost or can't be had. It
 	// is called on Listen's goroutine and must not block.
@@ -66,6 +74,7 @@ type Store struct {
 	onListen       func(error)
 	pingEvery      time.Duration
 
+	calls     *calls // nil without Config.Batch
 	watches   watches
 	listening atomic.Bool
 }
@@ -116,6 +125,9 @@ func New(client redis.UniversalClient, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("redisstore: Config.Replicas is %d; use 0 for none or a positive number", s.replicas)
 	case s.replicaTimeout < time.Millisecond: // to Redis, 0 is for ever
 		return nil, fmt.Errorf("redisstore: Config.ReplicaTimeout is %v; use 0 for %v or at least 1ms", s.replicaTimeout, defaultReplicaTimeout)
+	}
+	if cfg.Batch {
+		s.calls = s.newCalls()
 	}
 	return s, nil
 }

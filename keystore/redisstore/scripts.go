@@ -69,10 +69,16 @@ func (s *Store) run(ctx context.Context, script *redis.Script, id [32]byte, args
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	keys := []string{s.key(id)}
-	if s.replicas == 0 || script == readScript {
-		return s.answer(id, script.Run(ctx, s.client, keys, args...))
+	switch c := (call{script, id, args}); {
+	case s.replicas > 0 && script != readScript:
+	case s.calls != nil && script != readScript:
+		said, err := s.calls.Do(ctx, id, c.size(), c)
+		return said.answer, cmp.Or(err, said.err)
+	default:
+		said, _ := s.alone(ctx, c)
+		return said.answer, said.err
 	}
+	keys := []string{s.key(id)}
 	var answer []string
 	err := s.onOneConn(ctx, keys[0], func(c conn) (err error) {
 		answer, err = s.answer(id, script.Run(ctx, c, keys, args...))
