@@ -1,15 +1,11 @@
 package canon
 
 import (
-	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"hash"
+	"hash/maphash"
 	"slices"
-	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -35,275 +31,203 @@ func canonical(text []byte) (sum [32]byte, ok bool) {
 	if !utf8.Valid(text) {
 		return sum, false
 	}
-	s := scanner{in: text, out: append(make([]byte, 0, 512), jsonTag...)}
-	if !s.value(0) {
+	e := encoder{scanner: scanner{in: text}, out: make([]byte, 0, min(2*len(text)+64, chunk+1024)),
+		members: make([]member, 0, 16)}
+	e.out = append(e.out, jsonTag...)
+	if !e.value(0) {
 		return sum, false
 	}
-	if s.space(); s.at != len(text) {
+	if e.peek(); e.at != len(text) {
 		return sum, false
 	}
-	return sha256.Sum256(s.out), true
+	return e.sum(), true
 }
 
-// scanner reads a JSON text strictly (RFC 8259) and writes what it says as pieces that begin with a kind and delimit
-// themselves. Its methods answer false where the text is invalid or ambiguous.
-type scanner struct {
-	in      []byte
-	at      int
+// chunk is how much may gather for a digest before it is hashed away.
+const chunk = 8 << 10
+
+// encoder writes what a text says as pieces that begin with a kind and delimit themselves. Its methods answer false
+// where the text is invalid or ambiguous.
+type encoder struct {
+	scanner
 	out     []byte
+	digest  digest
 	members []member // of all objects now open, the innermost last
+	// known are the digests of some values seen lately: most texts say the same
+	// small things again and again, and hashing these is most of the work.
+	known [64]knownSum
 }
 
-// member is one member of an object. Its value is held as a digest, so that sorting moves no values and deep nesting
-// costs no copies.
+// oneBlock is the longest value that SHA-256 takes in one block.
+const oneBlock = 55
+
+// knownSum is a value of one block and its digest.
+type knownSum struct {
+	sum    [sha256.Size]byte
+	length uint8 // 0: none yet
+	value  [oneBlock]byte
+}
+
+// seed picks the places of known values. It has no influence on a digest.
+var seed = maphash.MakeSeed()
+
+// digest is the one that the end of out goes into: that of a member's value, or of the whole text.
+type digest struct {
+	from int       // where in out it begins
+	hash hash.Hash // has what was before; nil: nothing was
+}
+
+// member is where in out a member stands: the length of its name, the name, and the value's digest. A digest, not the
+// value, so that sorting moves no values and deep nesting costs no copies.
 type member struct {
-	name  []byte
-	value [32]byte
+	start, name, digest int
 }
 
 // value reads one value that stands inside depth arrays and objects.
-func (s *scanner) value(depth int) bool {
-	s.space()
-	if s.at == len(s.in) {
-		return false
-	}
-	switch s.in[s.at] {
+func (e *encoder) value(depth int) bool {
+	switch e.peek() {
 	case '{':
-		return depth < maxDepth && s.object(depth+1)
+		return depth < maxDepth && e.object(depth+1)
 	case '[':
-		return depth < maxDepth && s.array(depth+1)
+		return depth < maxDepth && e.array(depth+1)
 	case '"':
-		text, ok := s.text()
-		s.out = appendText(append(s.out, 's'), text)
+		e.out = append(e.out, 's')
+		_, ok := e.text()
 		return ok
 	case 't':
-		return s.word("true")
+		e.out = append(e.out, 't')
+		return e.word("true")
 	case 'f':
-		return s.word("false")
+		e.out = append(e.out, 'f')
+		return e.word("false")
 	case 'n':
-		return s.word("null")
+		e.out = append(e.out, 'n')
+		return e.word("null")
 	default:
-		return s.number()
+		literal, ok := e.number()
+		e.out = appendText(append(e.out, 'd'), literal)
+		return ok
 	}
 }
 
-func (s *scanner) object(depth int) bool {
-	s.at++
-	first, start := len(s.members), len(s.out)
-	for open := !s.next('}'); open; {
-		if s.space(); s.at == len(s.in) || s.in[s.at] != '"' {
+func (e *encoder) array(depth int) bool {
+	e.at++
+	e.out = append(e.out, '[')
+	for more := !e.next(']'); more; {
+		if !e.value(depth) {
 			return false
 		}
-		name, ok := s.text()
-		if !ok || !s.next(':') || !s.value(depth) {
-			return false
+		if len(e.out)-e.digest.from > chunk {
+			e.drain()
 		}
-		s.members = append(s.members, member{name, sha256.Sum256(s.out[start:])})
-		s.out = s.out[:start]
-		if !s.next(',') {
-			if !s.next('}') {
-				return false
-			}
-			open = false
+		if more = e.next(','); !more && !e.next(']') {
+			return false
 		}
 	}
-	members := s.members[first:]
-	slices.SortFunc(members, func(a, b member) int { return compareFold(a.name, b.name) })
-	s.out = binary.AppendUvarint(append(s.out, '{'), uint64(len(members)))
+	e.out = append(e.out, ']') // no value begins with it, so it ends the elements
+	return true
+}
+
+func (e *encoder) object(depth int) bool {
+	e.at++
+	start, first := len(e.out), len(e.members)
+	e.out = append(e.out, '{', 0) // room for how many members there are
+	sorted := true
+	for more := !e.next('}'); more; {
+		if !e.member(depth) {
+			return false
+		}
+		if last := len(e.members) - 1; sorted && last > first {
+			sorted = e.compare(e.members[last-1], e.members[last]) < 0
+		}
+		if more = e.next(','); !more && !e.next('}') {
+			return false
+		}
+	}
+	members := e.members[first:]
+	e.members = e.members[:first]
+	if sorted && len(members) < 0x80 {
+		e.out[start+1] = byte(len(members))
+		return true
+	}
+	slices.SortFunc(members, e.compare)
+	end := len(e.out)
+	e.out = binary.AppendUvarint(e.out, uint64(len(members)))
 	for i, m := range members {
-		if i > 0 && compareFold(members[i-1].name, m.name) == 0 {
+		if i > 0 && e.compare(members[i-1], m) == 0 {
 			return false
 		}
-		s.out = append(appendText(s.out, m.name), m.value[:]...)
+		e.out = append(e.out, e.out[m.start:m.digest+sha256.Size]...)
 	}
-	s.members = s.members[:first]
+	e.out = append(e.out[:start+1], e.out[end:]...)
 	return true
 }
 
-func (s *scanner) array(depth int) bool {
-	s.at++
-	s.out = append(s.out, '[')
-	for open := !s.next(']'); open; {
-		if !s.value(depth) {
-			return false
-		}
-		if !s.next(',') {
-			if !s.next(']') {
-				return false
-			}
-			open = false
-		}
-	}
-	s.out = append(s.out, ']') // no value begins with it, so it ends the elements
-	return true
-}
-
-// text reads a string and returns it unescaped. The result may share the input's memory.
-func (s *scanner) text() ([]byte, bool) {
-	s.at++
-	start, escaped := s.at, false
-	for ; s.at < len(s.in); s.at++ {
-		switch c := s.in[s.at]; {
-		case c == '"':
-			text := s.in[start:s.at]
-			s.at++
-			if escaped {
-				return unescape(text)
-			}
-			return text, true
-		case c == '\\':
-			escaped = true
-			s.at++ // whatever it escapes does not end the string
-		case c < ' ':
-			return nil, false
-		}
-	}
-	return nil, false
-}
-
-// unescape decodes the inside of a string, in which every backslash has a follower.
-func unescape(text []byte) ([]byte, bool) {
-	out := make([]byte, 0, len(text))
-	for {
-		i := bytes.IndexByte(text, '\\')
-		if i < 0 {
-			return append(out, text...), true
-		}
-		out = append(out, text[:i]...)
-		c := text[i+1]
-		if c == 'u' {
-			r, n := escapedRune(text[i:])
-			if n == 0 {
-				return nil, false
-			}
-			out = utf8.AppendRune(out, r)
-			text = text[i+n:]
-			continue
-		}
-		j := strings.IndexByte(`"\/bfnrt`, c)
-		if j < 0 {
-			return nil, false
-		}
-		out = append(out, "\"\\/\b\f\n\r\t"[j])
-		text = text[i+2:]
-	}
-}
-
-// escapedRune decodes the \u escape, or the surrogate pair of two, at the start of text and returns its length; 0 if
-// it is malformed or a surrogate stands alone.
-func escapedRune(text []byte) (rune, int) {
-	r, ok := escapedUnit(text)
-	if !ok {
-		return 0, 0
-	}
-	if !utf16.IsSurrogate(r) {
-		return r, 6
-	}
-	low, ok := escapedUnit(text[6:])
-	if r = utf16.DecodeRune(r, low); !ok || r == unicode.ReplacementChar {
-		return 0, 0
-	}
-	return r, 12
-}
-
-func escapedUnit(text []byte) (rune, bool) {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return 0, false
-	}
-	u, err := strconv.ParseUint(string(text[2:6]), 16, 16)
-	return rune(u), err == nil
-}
-
-func (s *scanner) number() bool {
-	start := s.at
-	s.accept("-")
-	if !s.accept("0") && !s.digits() {
+// member reads one member of an object, and leaves the value's digest where the value was.
+func (e *encoder) member(depth int) bool {
+	if e.peek() != '"' {
 		return false
 	}
-	if s.accept(".") && !s.digits() {
+	start := len(e.out)
+	length, ok := e.text()
+	if !ok || !e.next(':') {
 		return false
 	}
-	if s.accept("eE") {
-		s.accept("+-")
-		if !s.digits() {
-			return false
-		}
+	outer, at := e.digest, len(e.out)
+	e.digest = digest{from: at}
+	if !e.value(depth) {
+		return false
 	}
-	s.out = appendText(append(s.out, 'd'), s.in[start:s.at])
+	sum := e.sum()
+	e.out, e.digest = append(e.out[:at], sum[:]...), outer
+	e.members = append(e.members, member{start, at - length, at})
 	return true
 }
 
-func (s *scanner) digits() bool {
-	start := s.at
-	for s.accept("0123456789") {
-	}
-	return s.at > start
+// compare orders members by name.
+func (e *encoder) compare(a, b member) int {
+	return compareFold(e.out[a.name:a.digest], e.out[b.name:b.digest])
 }
 
-// word reads true, false or null; its first letter is its kind.
-func (s *scanner) word(w string) bool {
-	if !bytes.HasPrefix(s.in[s.at:], []byte(w)) {
-		return false
+// text reads a string and writes it unescaped, behind its length.
+func (e *encoder) text() (length int, ok bool) {
+	text, escaped, ok := e.quoted()
+	if !escaped {
+		e.out = appendText(e.out, text)
+		return len(text), ok
 	}
-	s.at += len(w)
-	s.out = append(s.out, w[0])
-	return true
+	// How long it is shows once it is unescaped, so it is moved to its length then.
+	var prefix [binary.MaxVarintLen64]byte
+	start := len(e.out)
+	e.out, ok = appendUnescaped(append(e.out, prefix[:]...), text)
+	unescaped := e.out[start+len(prefix):]
+	e.out = appendText(e.out[:start], unescaped)
+	return len(unescaped), ok
 }
 
-// accept steps over the next byte if it is one of set.
-func (s *scanner) accept(set string) bool {
-	if s.at == len(s.in) || strings.IndexByte(set, s.in[s.at]) < 0 {
-		return false
+// drain hashes what has gathered.
+func (e *encoder) drain() {
+	if e.digest.hash == nil {
+		e.digest.hash = sha256.New()
 	}
-	s.at++
-	return true
+	e.digest.hash.Write(e.out[e.digest.from:])
+	e.out = e.out[:e.digest.from]
 }
 
-// next steps over white space, and then over c if it stands there.
-func (s *scanner) next(c byte) bool {
-	if s.space(); s.at == len(s.in) || s.in[s.at] != c {
-		return false
-	}
-	s.at++
-	return true
-}
-
-func (s *scanner) space() {
-	for s.at < len(s.in) {
-		switch s.in[s.at] {
-		case ' ', '\t', '\n', '\r':
-			s.at++
-		default:
-			return
+// sum returns the digest that the end of out goes into.
+func (e *encoder) sum() [32]byte {
+	if e.digest.hash == nil {
+		value := e.out[e.digest.from:]
+		if len(value) > oneBlock {
+			return sha256.Sum256(value)
 		}
-	}
-}
-
-// compareFold orders names by their letters without case. No two members of an accepted object compare equal, so it
-// is a full order there, and names that some reader takes for one stand side by side.
-func compareFold(a, b []byte) int {
-	for len(a) > 0 && len(b) > 0 {
-		if a[0] == b[0] && a[0] < utf8.RuneSelf { // most bytes of most names
-			a, b = a[1:], b[1:]
-			continue
+		k := &e.known[maphash.Bytes(seed, value)%uint64(len(e.known))]
+		if string(k.value[:k.length]) != string(value) {
+			k.length = uint8(copy(k.value[:], value))
+			k.sum = sha256.Sum256(value)
 		}
-		ra, na := utf8.DecodeRune(a)
-		rb, nb := utf8.DecodeRune(b)
-		if c := cmp.Compare(foldRune(ra), foldRune(rb)); c != 0 {
-			return c
-		}
-		a, b = a[na:], b[nb:]
+		return k.sum
 	}
-	return cmp.Compare(len(a), len(b))
-}
-
-// foldRune returns the smallest of the runes that differ from r only in case, as encoding/json does.
-func foldRune(r rune) rune {
-	for {
-		next := unicode.SimpleFold(r)
-		if next <= r {
-			return next
-		}
-		r = next
-	}
+	e.drain()
+	return [32]byte(e.digest.hash.Sum(nil))
 }

@@ -127,6 +127,9 @@ func FuzzJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		sumA, okA := canonical(a)
+		if got, want := JSON(a), reference(t, a); got != want {
+			t.Fatalf("%q: got %x, want %x", a, got, want)
+		}
 		if !okA {
 			if json.Valid(a) && !ambiguous(t, a) {
 				t.Fatalf("%q is plain JSON, but counts by its bytes", a)
