@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (err error) 
 	}
 	o := options{rounds: 7, slice: 60 * time.Millisecond, slices: 5, scale: 1}
 	if *short {
-		o = options{rounds: 3, slice: 20 * time.Millisecond, slices: 4, scale: 10}
+		o = options{rounds: 3, slice: 20 * time.Millisecond, slices: 3, scale: 10}
 	}
 	if *rounds > 0 {
 		o.rounds = *rounds
