@@ -60,7 +60,7 @@ func Do[T any](ctx context.Context, c *Client, in Intent, call func(ctx context.
 	if end.err != nil {
 		return res, end.err
 	}
-	res.Value, _ = end.value.(T)
+	res.Value = resultOf[T](end.value)
 	return res, nil
 }
 
@@ -139,11 +139,21 @@ func newCall[T any](ctx context.Context, c *Client, in Intent, call func(context
 // function is a call of a decorated function.
 type function[T any] struct {
 	operation
-	call func(context.Context, Key) (T, error)
+	call   func(context.Context, Key) (T, error)
+	result T // of the last attempt
+}
+
+// resultOf is the result that value has: a T, or where one is.
+func resultOf[T any](value any) (result T) {
+	if at, ok := value.(*T); ok {
+		return *at
+	}
+	result, _ = value.(T)
+	return result
 }
 
 func (f *function[T]) encode(value any) stored.Answer {
-	v, _ := value.(T)
+	v := resultOf[T](value)
 	var b []byte
 	err := recovered(func() (err error) {
 		b, err = encodeResult(f.client.cfg.Encode, &v)
@@ -183,16 +193,15 @@ func (f *function[T]) try(caller context.Context, key Key, timeout time.Duration
 	a := &attempt{op: &f.operation, key: key, outer: attemptFrom(caller)}
 	a.Start(caller, time.Now().Add(timeout), nil)
 	defer a.Cancel(nil)
-	var value T
 	err := ErrGoexit
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}
 		v = a.judge(caller, err)
-		v.value = value
+		v.value = &f.result
 		f.run.last = v // where the function has ended this goroutine, nobody gets v
 	}()
-	value, err = f.call(a, key)
+	f.result, err = f.call(a, key)
 	return v
 }
