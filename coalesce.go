@@ -159,7 +159,7 @@ func (fs *flights) fly(f *flight) {
 	defer func() {
 		if v := recover(); v != nil {
 			f.end = f.op.failed(OutcomeUnknown, &PanicError{Value: v, Stack: debug.Stack()})
-		} else if !returned && f.end.err == nil {
+		} else if !returned {
 			f.end = f.op.exited()
 		}
 		if f.end.report.Source != SourceReplayed || f.end.tried {

@@ -68,6 +68,7 @@ func newExchange(ctx context.Context, template *http.Request, key Key) *exchange
 	if x.req.Header == nil {
 		x.req.Header = make(http.Header)
 	}
+	x.req.Trailer = template.Trailer.Clone()
 	x.req.GetBody, x.req.Response, x.req.TransferEncoding = nil, nil, nil
 	//lint:ignore SA1019 it is cleared, not used: the context has superseded it
 	x.req.Cancel = nil

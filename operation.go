@@ -284,25 +284,16 @@ func (c *Client) recorded(f *flight) {
 	h.keep(ctx, c, func() { lost(ErrLeaseLost) })
 	settled := false
 	defer func() {
-		if !settled { // a hook, or the store, has panicked
+		if !settled { // a hook or the store has panicked, or the function has ended this goroutine
 			h.keeper.Stop()
 			c.release(ctx, h.owner, keystore.ReleaseParams{How: keystore.Abandon})
 			lost(nil)
 		}
 	}()
-	settle := func() {
-		f.later = c.settle(ctx, op, h, &f.end)
-		settled = true
-		f.end.after(lost)
-	}
-	defer func() {
-		if op.run.trying != 0 {
-			f.end = op.exited()
-			settle()
-		}
-	}()
 	f.end = c.attempts(ctx, op, h, f)
-	settle()
+	f.later = c.settle(ctx, op, h, &f.end)
+	settled = true
+	f.end.after(lost)
 }
 
 // exited is the ending of an operation whose function has ended its goroutine.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -84,4 +85,53 @@ func TestWireRequestUntouched(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a base does to an attempt's request does not reach the next attempt, nor
+// the caller.
+func TestWireAttemptsIndependent(t *testing.T) {
+	for _, in := range []idem.Intent{{}, {Scope: "s", ID: "order-1"}} {
+		var urls, own []string
+		base, n := wireSteps(func(req *http.Request) (*http.Response, error) {
+			urls, own = append(urls, req.URL.String()), append(own, req.Header.Get("X-Own")+req.Trailer.Get("X-Sum"))
+			req.URL.Host, req.URL.Path = "other.example", "/other"
+			req.Header.Add("X-Own", "base")
+			req.Header.Del("Idempotency-Key")
+			req.Trailer.Set("X-Sum", "base")
+			return wireAnswer(req, 503, ""), nil
+		})
+		req := wirePost(t, "http://charges.example/charges")
+		req.Header.Set("X-Own", "caller")
+		req.Trailer = http.Header{"X-Sum": {"1"}}
+		w := wireClient(t, idem.Config{Policy: idem.Policy{Attempts: 3, BaseDelay: 1}}, base)
+		w.do(t, req.WithContext(idem.WithIntent(t.Context(), in)))
+		for i := range urls {
+			if urls[i] != "http://charges.example/charges" || own[i] != "caller1" {
+				t.Errorf("intent %q: attempt %d went to %s with %q", in.ID, i+1, urls[i], own[i])
+			}
+		}
+		if n.Load() != 3 || req.URL.Host != "charges.example" || req.Header.Get("X-Own") != "caller" || req.Trailer.Get("X-Sum") != "1" {
+			t.Errorf("intent %q: after %d attempts the caller's request is %v %v", in.ID, n.Load(), req.URL, req.Header)
+		}
+	}
+}
+
+// A base that panics, or ends its goroutine, leaves the intent unknown, whatever
+// the attempt before has proven.
+func TestWireBaseDoesNotReturn(t *testing.T) {
+	for name, ends := range map[string]func(){"panic": func() { panic("base") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			base, n := wireSteps(func(req *http.Request) (*http.Response, error) { return wireAnswer(req, 429, ""), nil }, func(*http.Request) (*http.Response, error) { ends(); return nil, nil })
+			store := wireStore(t)
+			w := wireClient(t, idem.Config{Store: store, Policy: idem.Policy{BaseDelay: 1}}, base)
+			res := w.do(t, wirePost(t, "http://charges.example/").WithContext(
+				idem.WithIntent(t.Context(), idem.Intent{Scope: "s", ID: "order-1"})))
+			if res.outcome() != idem.OutcomeUnknown || n.Load() != 2 {
+				t.Errorf("%v after %d requests: %v", res.outcome(), n.Load(), res.err)
+			}
+			if rec := record(t, store); !rec.Unresolved() {
+				t.Errorf("the record is %v, lease %v", rec.State, rec.LeaseLeft)
+			}
+		})
+	}
 }
