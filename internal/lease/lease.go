@@ -77,9 +77,13 @@ type renewal struct {
 func (ks *Keepers) Keep(k *Keeper, ctx context.Context, owner keystore.Owner, claimed, until time.Time, loser Loser) {
 	k.all, k.ctx, k.owner, k.until, k.loser = ks, ctx, owner, until, loser
 	k.aliveTil = claimed.Add(ks.lease)
+	due := claimed.Add(ks.interval())
+	if soon := time.Now().Add(time.Millisecond); due.Before(soon) {
+		due = soon // after what the owner sends at once
+	}
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
-	ks.schedule(k, claimed.Add(ks.interval()))
+	ks.schedule(k, due)
 }
 
 func (ks *Keepers) interval() time.Duration { return max(ks.lease/3, time.Millisecond) }
