@@ -199,14 +199,16 @@ func (s *PostgresServer) log() string {
 	return string(b)
 }
 
-// Kill ends the process with SIGKILL and returns when it has ended. A process
-// that has ended before is as good.
+// Kill ends the server's processes with SIGKILL and returns when they have ended.
+// Those of its connections would serve on for a moment. A server that has ended
+// before is as good.
 func (s *PostgresServer) Kill() {
 	if s.cmd == nil {
 		return
 	}
 	_ = s.cmd.Process.Kill()
 	<-s.exited
+	killIn(s.dir)
 }
 
 // Stop ends the process, whoever is connected, and removes its folder.

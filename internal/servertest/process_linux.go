@@ -5,8 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // asServer makes the command end when this process dies without ending it, and
@@ -34,4 +37,22 @@ func asServer(cmd *exec.Cmd, dir string, users ...string) error {
 		return os.Chown(dir, int(uid), int(gid))
 	}
 	return fmt.Errorf("servertest: root can't run this server, and none of the users %q exists", users)
+}
+
+// killIn kills all processes that work in the folder or below it, and returns
+// when there are none.
+func killIn(dir string) {
+	for found := true; found; time.Sleep(time.Millisecond) {
+		found = false
+		links, _ := filepath.Glob("/proc/[0-9]*/cwd")
+		for _, link := range links {
+			at, err := os.Readlink(link)
+			if err != nil || at != dir && !strings.HasPrefix(at, dir+"/") {
+				continue
+			}
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+			found = true
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }

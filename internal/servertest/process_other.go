@@ -5,3 +5,5 @@ package servertest
 import "os/exec"
 
 func asServer(*exec.Cmd, string, ...string) error { return nil }
+
+func killIn(string) {}
